@@ -22,7 +22,7 @@ import numpy as np
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.cores import compute_threads, processor, usable_cores
-from albertkit.datasets.rows import read_texts
+from albertkit.datasets.inputs import read_texts
 from albertkit.devices import best_device, read_device
 from albertkit.engines.choosing import ENGINES, FLOAT32_ENGINES, load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token, first_token

@@ -25,8 +25,8 @@ from structural_fuzz import (
     rewritten,
 )
 
+from albertkit.datasets.inputs import NumberedInputs
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.rows import NumberedInputs
 from albertkit.pretraining.corpus import Corpus
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import task_of

@@ -13,10 +13,10 @@ from labeled_files import Write
 
 from albertkit.datasets.columns import find_columns
 from albertkit.datasets.examples import TextExample
+from albertkit.datasets.inputs import read_inputs
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.rows import as_source, read_rows
 from albertkit.errors import ConfigError, DataError
-from albertkit.pipelines.inputs import read_inputs
 
 ROWS = [{"id": 1, "text": "the river", "label": "a"}, {"id": 2, "text": "the key", "label": None}]
 

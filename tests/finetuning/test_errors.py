@@ -305,5 +305,5 @@ def test_labels_of_choices_cannot_be_merged() -> None:
     task = TASKS["multiple-choice"]()
     data = [{"sent1": "p", "choices": ["q", "r"], "label": 0}]
     reader = open_reader(task, data, DataOptions(choice_columns="choices", question_column=""), name="data")
-    with pytest.raises(ConfigError, match="merge_labels cannot be used with multiple-choice"):
+    with pytest.raises(ConfigError, match="merge_labels is for tasks with label names"):
         load_splits(task, {"data": reader}, merge_labels=True)

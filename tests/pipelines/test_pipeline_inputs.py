@@ -14,7 +14,7 @@ import torch
 from pipeline_inputs import CHOICE, PAIRS, QUESTION, TEXTS
 from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 
-from albertkit.datasets.rows import NumberedInputs
+from albertkit.datasets.inputs import NumberedInputs
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines import Pipeline, core, pipeline
 from albertkit.pipelines.tasks import DEFINITIONS

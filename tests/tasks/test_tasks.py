@@ -217,8 +217,9 @@ class TestMultipleChoice:
         logits = torch.tensor(np.array(outputs)).view(2, 3)
         expected = F.cross_entropy(logits, torch.tensor([2, 0]))
         assert loss_of(task, model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
-        found = task.predictions(self.EXAMPLES, rows, outputs)
-        assert [one.choice for one in found] == logits.argmax(dim=-1).tolist()
+        predictions = task.predictions(self.EXAMPLES, rows, outputs)
+        records = map(task.record, self.EXAMPLES, predictions)
+        assert [record["choice"] for record in records] == logits.argmax(dim=-1).tolist()
 
     def test_long_contexts_are_truncated_and_counted(self, tokenizer):
         task = bound(MultipleChoice(), tokenizer, max_length=24, truncation=True)

@@ -1,6 +1,7 @@
 """Tests of token classification, words and entities."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,7 @@ from albertkit.datasets.examples import WordsExample
 from albertkit.engines.torch import TorchEngine
 from albertkit.errors import DataError
 from albertkit.modeling.heads import AlbertForTokenClassification
-from albertkit.tasks.token_classification import Entities, Tagged, TokenClassification, split_words
+from albertkit.tasks.token_classification import Tagged, TokenClassification, entities, split_words
 
 
 class TestTokenClassification:
@@ -212,9 +213,9 @@ class TestEntities:
             ],
             scores=scores,
         )
-        entities = Entities(tokenizer, names, aggregation=aggregation)
         starts = [10 * word for word in range(max(words) + 1)]
-        return [(one["entity_group"], one["start"], one["end"]) for one in entities(tagged, starts)]
+        grouped = entities(tagged, starts, tokenizer=tokenizer, labels=names, aggregation=aggregation)
+        return [(entity["entity_group"], entity["start"], entity["end"]) for entity in grouped]
 
     @pytest.mark.parametrize(
         ("labels", "expected"),
@@ -242,18 +243,18 @@ class TestEntities:
         scores = np.array([[0.1, 0.5, 0.4], [0.05, 0.05, 0.9], [0.7, 0.3, 0.0]])
         for aggregation, kind, score in (("first", "X", 0.5), ("max", "Y", 0.9), ("average", "Y", 1.3 / 3)):
             tagged = Tagged([], [7, 7, 7], [0, 0, 0], [(0, 1), (1, 2), (2, 3)], scores)
-            (one,) = Entities(tokenizer, names, aggregation=aggregation)(tagged, [5])
+            (one,) = entities(tagged, [5], tokenizer=tokenizer, labels=names, aggregation=aggregation)
             assert (one["entity_group"], one["start"], one["end"]) == (kind, 5, 8)
             assert one["score"] == pytest.approx(score, abs=1e-6)
 
     def test_a_piece_without_characters_is_skipped(self, tokenizer):
         tagged = Tagged([], [7, 7], [0, 1], [(0, 0), (0, 2)], np.array([[0.1, 0.9, 0], [0, 0.1, 0.9]]))
-        (one,) = Entities(tokenizer, ["O", "X", "Y"], aggregation="simple")(tagged, [4, 4])
+        names = ["O", "X", "Y"]
+        (one,) = entities(tagged, [4, 4], tokenizer=tokenizer, labels=names, aggregation="simple")
         assert (one["entity_group"], one["start"], one["end"]) == ("Y", 4, 6)
 
     def test_ignored_labels(self, tokenizer):
         tagged = Tagged([], [7], [0], [(0, 1)], np.array([[0.1, 0.9]]))
-        assert (
-            Entities(tokenizer, ["O", "B-X"], aggregation="simple", ignored_labels=["X"])(tagged, [0]) == []
-        )
-        assert Entities(tokenizer, ["O", "B-X"], ignored_labels=["B-X"])(tagged, [0]) == []
+        group = partial(entities, tagged, [0], tokenizer=tokenizer, labels=["O", "B-X"])
+        assert group(aggregation="simple", ignored_labels=["X"]) == []
+        assert group(ignored_labels=["B-X"]) == []

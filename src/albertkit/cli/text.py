@@ -13,13 +13,14 @@ from typing import Any, cast
 
 from albertkit.cli import printing
 from albertkit.cli.printing import as_fields, new_console, print_json, print_title
-from albertkit.datasets.rows import (
+from albertkit.datasets.inputs import (
     CHOICE_FIELDS,
     CHOICES_FIELD,
     PAIR_FIELDS,
     QUESTION_FIELDS,
     InputFormat,
     NumberedInputs,
+    read_inputs,
 )
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
@@ -58,8 +59,6 @@ class Source:
             return NumberedInputs.read(lines, name, format=format, fields=fields, rest=rest)
         if self.file == Path("-") and not self.file.exists():
             raise DataError("--file is '-', but no file has this name. To read standard input, omit --file.")
-        from albertkit.pipelines.inputs import read_inputs
-
         inputs = read_inputs(self.file, fields=fields, rest=rest, format=self.format)
         # All inputs of a file are checked before the first answer, but not those of a pipe (<(command)).
         return dataclasses.replace(inputs, items=list(inputs)) if self.file.is_file() else inputs

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
+from operator import index
 from typing import Any, ClassVar, Self
 
 from albertkit.datasets.cells import (
@@ -105,14 +105,12 @@ def _texts(row: Row, columns: Columns, fields: Sequence[str], warn: Warn) -> dic
     """Return the texts of a row by field. Without labels, an empty text is only counted."""
     named = {field: column for field in fields if (column := columns.names.get(field)) is not None}
     texts = {field: text_of(row.values.get(column)) for field, column in named.items()}
-    for field, text in texts.items():
-        if not text:
-            value = row.values.get(named[field])
-            detail = f"no text in {named[field]!r}" + ("" if is_missing(value) else f", but {short(value)}")
-            if columns.labeled:
-                raise RowError("empty", detail)
-            warn("empty", f"{detail}, {UNANSWERED}")
-            break
+    if column := next((named[field] for field, text in texts.items() if not text), None):
+        value = row.values.get(column)
+        detail = f"no text in {column!r}" + ("" if is_missing(value) else f", but {short(value)}")
+        if columns.labeled:
+            raise RowError("empty", detail)
+        warn("empty", f"{detail}, {UNANSWERED}")
     return texts
 
 
@@ -140,10 +138,8 @@ class TextExample(_Example):
         found = find_columns(rows, text=text, label=label, taken=taken) if text or label else {}
         second = [name for name in rows.columns if name.casefold() in _SECOND_TEXTS]
         if text and second and options.pair_column is None:
-            raise DataError(
-                f"{rows.name}: no column 'text', and {second[0]!r} looks like the second text of a pair. "
-                "Set --text-column and, for pairs, --pair-column (in Python text_column=, pair_column=)."
-            )
+            what = f"no column 'text', and {second[0]!r} looks like the second text of a pair"
+            raise DataError(f"{rows.name}: {what}. Set --text-column and, for pairs, --pair-column.")
         # Not `super()`, because `slots` replaces the class.
         columns = super(TextExample, cls).find_columns(rows, replace(options, **found), labeled)
         if found:
@@ -204,8 +200,8 @@ class PairExample(_Example):
         if not labeled or names["pair"] is None:
             names["negative"] = names["score"] = None
             if labeled and (column := given["negative"] or given["score"]) is not None:
-                needed = "needs a column of second texts. Set it with --pair-column (in Python pair_column=)."
-                raise DataError(f"{rows.name}: the column {column!r} {needed}")
+                needed = "needs a column of second texts (--pair-column)"
+                raise DataError(f"{rows.name}: the column {column!r} {needed}.")
         rows.check_columns(
             text_column=names["text"] or USUAL_COLUMNS["text"][0],
             pair_column=names["pair"],
@@ -213,8 +209,8 @@ class PairExample(_Example):
             label_column=names["score"],
         )
         if names["negative"] and names["score"]:
-            both = f"negatives, {names['negative']!r}, and a column of scores, {names['score']!r}"
-            raise DataError(f"{rows.name}: the file has a column of {both}. Remove or rename one of them.")
+            both = f"negatives, {names['negative']!r}, and scores, {names['score']!r}"
+            raise DataError(f"{rows.name}: there are {both}. Remove or rename one of these columns.")
         return Columns(names=names, labeled=labeled, id=options.id_column)
 
     @classmethod
@@ -272,23 +268,21 @@ class WordsExample(_Example):
 def _word_labels(given: Sequence[Any], words: Sequence[str], *, names: ClassNames) -> tuple[str, ...]:
     if len(given) != len(words):
         raise RowError("mislabeled", f"{len(words)} words and {len(given)} labels")
-    labels = [
-        IGNORED if str(label) in (IGNORED, f"{IGNORED}.0") else read_label(label, names=names)
-        for label in given
-    ]
-    for number, (word, label) in enumerate(zip(words, labels, strict=True), start=1):
+    labels = []
+    for number, (word, written) in enumerate(zip(words, given, strict=True), start=1):
+        is_ignored = str(written) in (IGNORED, f"{IGNORED}.0")
+        label = IGNORED if is_ignored else read_label(written, names=names)
         if label is None:
             raise RowError("unlabeled", f"no label for word {number}")
         if isinstance(label, tuple):
-            detail = (
-                f"word {number} has the label {short(given[number - 1])}. Expected one label for each word."
-            )
+            detail = f"word {number} has the label {short(written)}. Expected one label for each word."
             raise RowError("mislabeled", detail)
         if not word.strip():
             raise RowError("malformed", f"word {number} is {short(word)}, with the label {short(label)}")
+        labels.append(class_name(label) if isinstance(label, float) else str(label))
     if {*labels} == {IGNORED}:
         raise RowError("unlabeled", f"each word has the label {IGNORED}")
-    return tuple(class_name(label) if isinstance(label, float) else str(label) for label in labels)
+    return tuple(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,25 +357,18 @@ def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
             raise RowError("mislabeled", error.detail) from error
     if isinstance(given, str) or is_missing(given):
         return ([] if is_missing(given) else [(given, None)]), False
-    answers: Any = None
-    if isinstance(given, Mapping) and {"text", "answer_start"} <= given.keys():
-        texts, starts = as_list(given["text"]), as_list(given["answer_start"])
-        if isinstance(texts, str):
-            texts, starts = [texts], [starts]
-        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
-            answers = list(zip(texts, starts, strict=True))
-    elif isinstance(given, list | tuple) and all(isinstance(answer, list | tuple) for answer in given):
-        answers = [tuple(answer) for answer in given]
-    if answers is not None and all(_is_answer(answer) for answer in answers):
-        return answers, not answers
-    expected = "expected the text of an answer, or {'text': [...], 'answer_start': [...]}"
-    raise RowError("mislabeled", f"{expected}, found {short(given)}")
-
-
-def _is_answer(answer: Sequence[Any]) -> bool:
-    """Return whether an answer is a text and the index of a character."""
-    text, start = answer if len(answer) == 2 else (None, None)
-    return isinstance(text, str) and isinstance(start, Integral) and not isinstance(start, bool)
+    try:
+        pairs = given
+        if isinstance(given, Mapping):
+            texts, starts = as_list(given["text"]), as_list(given["answer_start"])
+            pairs = [(texts, starts)] if isinstance(texts, str) else zip(texts, starts, strict=True)
+        answers: list[Any] = [(text, index(start)) for text, start in pairs]
+        if not all(isinstance(text, str) for text, _ in answers):
+            raise TypeError
+    except (KeyError, TypeError, ValueError) as error:
+        expected = "expected the text of an answer, or {'text': [...], 'answer_start': [...]}"
+        raise RowError("mislabeled", f"{expected}, not {short(given)}") from error
+    return answers, not answers
 
 
 def _nearest(context: str, text: str, near: int) -> int | None:
@@ -450,10 +437,8 @@ class ChoiceExample(_Example):
 
         def after() -> None:
             if seen == {"too high"}:
-                raise DataError(
-                    f"{rows.name}: the labels in {columns.names['label']!r} seem to count from 1. Expected "
-                    "the index of the right choice, from 0. Subtract 1 from each."
-                )
+                what = f"the labels in {columns.names['label']!r} seem to count from 1"
+                raise DataError(f"{rows.name}: {what}. Expected the index of the right choice, from 0.")
 
         return Reader(rows, example, columns, after=after)
 
@@ -515,8 +500,7 @@ def read_choice(written: Any, choices: Sequence[str], labels: Sequence[str] = ()
     elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
         index = int(number[1])
     if index is None or index >= len(choices):
-        detail = f"the label is {short(written)}, but there are {len(choices)} choices"
-        error = RowError("mislabeled", detail)
+        error = RowError("mislabeled", f"the label is {short(written)}, but there are {len(choices)} choices")
         error.counts_from_1 = name == str(len(choices))
         raise error
     return index

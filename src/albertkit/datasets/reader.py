@@ -41,6 +41,11 @@ class ReadingReport:
         if len(rows.first) < _SHOWN:
             rows.first.append(f"{origin}: {detail}" if detail else origin)
 
+    def leave_out(self, problem: Problem, origin: str, detail: str = "") -> None:
+        """Count a row with a problem that was counted as an example."""
+        self.add(problem, origin, detail)
+        self.examples -= 1
+
     def lines(self) -> list[str]:
         """Return the lines of the report, which is shown before training."""
         left_out = self.rows - self.examples

@@ -1,4 +1,4 @@
-"""Read the rows of any source as dicts (`read_rows`), and the inputs of pipelines, one per line.
+"""Read the rows of any source as dicts: `read_rows`.
 
 | source | a row is |
 |---|---|
@@ -20,11 +20,10 @@ import difflib
 import json
 import logging
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime, time
 from functools import cache
 from itertools import chain, islice
@@ -32,15 +31,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
-from albertkit.errors import ConfigError, DataError, did_you_mean, reading, short
+from albertkit.errors import ConfigError, DataError, reading, short
 from albertkit.extras import optional
 from albertkit.files import by_number, read_json
 from albertkit.text_files import (
     COMPRESSIONS,
     LINE_BYTES,
-    check_line_end,
     cr_ends,
-    decode_line,
     decompressed,
     file_format,
     lone_surrogate,
@@ -58,11 +55,12 @@ ClassNames = tuple[str, ...] | None
 
 _HEAD_ROWS = 1000  # objects that are searched for column names: not every object has all fields
 _BATCH_ROWS = 1024
+_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # a cell with doubled quotation marks inside, as in CSV
 _QUOTED_CELLS = 3  # quoted cells in a .tsv file that cause a warning
 _DELIMITERS = ("\t", ";", "|", ",")
 _TITLE_ROWS = 10  # rows above the header of a sheet that are searched for it
 _SHEET_ERRORS = {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"}
-_CONVERT_ARRAY = "To convert an array of objects: jq -c '.[]' {} > lines.jsonl"
+CONVERT_ARRAY = "To convert an array of objects: jq -c '.[]' {} > lines.jsonl"
 
 
 class Row(NamedTuple):
@@ -84,12 +82,13 @@ the row is used, but an answer is not at its index in the context."""
 class RowError(DataError):
     """A row that cannot be used as an example."""
 
+    counts_from_1 = False
+    """Whether the label would be the last choice if labels counted from 1."""
+
     def __init__(self, problem: Problem, detail: str = "") -> None:
         super().__init__(detail or problem)
         self.problem: Problem = problem
         self.detail = detail
-        self.counts_from_1 = False
-        """Whether the label would be the last choice if labels counted from 1."""
 
 
 @dataclass(repr=False)
@@ -122,20 +121,17 @@ class Rows:
         roles: dict[str, str] = {}
         for option, names in wanted.items():
             flag = f"--{option.replace('_', '-')}"
-            for name in [names] if names and isinstance(names, str) else names or ():
+            for name in filter(None, [names] if isinstance(names, str) else names or ()):
                 count = self.columns.count(name)
-                if not count:
-                    raise DataError(
-                        f"{self.name}: no column {name!r}. The columns are {listed}. Set the right name with "
-                        f"{flag} (in Python {option}=){self.advice}"
-                    )
                 if count > 1:
                     raise DataError(f"{self.name}: {count} columns are named {name!r}. Rename all but one.")
+                if not count:
+                    what = f"no column {name!r}. The columns are {listed}"
+                    advice = f"Set the right name with {flag} (in Python {option}=){self.advice}"
+                    raise DataError(f"{self.name}: {what}. {advice}")
                 if option != "id_column" and roles.setdefault(name, flag) != flag:
-                    raise DataError(
-                        f"{self.name}: the column {name!r} is both {roles[name]} and {flag}. Expected two "
-                        f"columns among {listed}."
-                    )
+                    what = f"the column {name!r} is both {roles[name]} and {flag}"
+                    raise DataError(f"{self.name}: {what}. Expected two columns among {listed}.")
 
 
 def read_rows(
@@ -159,7 +155,12 @@ def read_rows(
     """
     path = Path(source) if isinstance(source, str | Path) else None
     kind = file_format(path)[0] if path else None
-    check_encoding(encoding)
+    if encoding is not None:
+        try:
+            "".encode(encoding)
+        except (LookupError, ValueError):
+            known = "utf-8-sig, cp1252 or utf-16"
+            raise ConfigError(f"encoding is {encoding!r}. Expected a name such as {known}.") from None
     if sheet is not None and kind != ".xlsx":
         raise ConfigError("sheet is for XLSX files. Omit it for this source.")
     if path and kind in (".csv", ".tsv"):
@@ -176,14 +177,18 @@ def read_rows(
     if kind == ".jsonl":
         return _json_rows(path, encoding)
     if kind == ".txt":
-        return _text_rows(path, encoding)
+
+        def read() -> Iterator[Row]:
+            for number, line, _ in read_records(path, encoding):
+                yield Row(f"{path}, line {number}", {"text": line.rstrip("\r\n")})
+
+        return Rows(str(path), read, ["text"])
     if kind in (".parquet", ".arrow"):
         return _arrow_rows([path], name=str(path))
-    todo = {".json": f". {_CONVERT_ARRAY.format(path)}", ".xls": ". Save the workbook as .xlsx"}
+    todo = {".json": f". {CONVERT_ARRAY.format(path)}", ".xls": ". Save the workbook as .xlsx"}
     raise DataError(
-        f"{path}: unknown kind of file. Expected {', '.join(FORMATS)}, optionally with "
-        f"{', '.join(COMPRESSIONS)} after it, a folder saved by `datasets`, "
-        f"or in Python an iterable of examples{todo.get(kind or '', '')}."
+        f"{path}: unknown kind of file. Expected {', '.join(FORMATS)}, also with {', '.join(COMPRESSIONS)} "
+        f"after it, or a folder saved by `datasets`{todo.get(kind or '', '')}."
     )
 
 
@@ -211,27 +216,13 @@ def as_source(data: Any, *, name: str) -> str | Rows | list[Any]:
         return object_rows(data, name)
     first = next(iter(data))
     if isinstance(first, str):
-        raise DataError(
-            f"{name} is an iterable of texts, such as {short(first)}. Expected dicts, such as "
-            '{"text": ...}, or examples. To read a file, pass only its path.'
-        )
+        expected = "Expected dicts or examples. To read a file, pass only its path."
+        raise DataError(f"{name} is an iterable of texts, such as {short(first)}. {expected}")
     is_row = isinstance(named_row(first), Mapping)
     return object_rows(data, name, features=features) if is_row else list(data)
 
 
 # --- text files
-
-
-def check_encoding(encoding: str | None) -> None:
-    if encoding is None:
-        return
-    try:
-        "".encode(encoding)
-    except (LookupError, ValueError):
-        examples = "utf-8-sig, cp1252 or utf-16"
-        raise ConfigError(
-            f"encoding is {encoding!r}, which is unknown. Expected a name such as {examples}."
-        ) from None
 
 
 def delimited_rows(
@@ -246,9 +237,7 @@ def delimited_rows(
     if delimiter == "\\t":  # a shell passes a tab as two characters
         delimiter = "\t"
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ConfigError(
-            f"delimiter is {delimiter!r}. Expected one character, such as ';' or '\\t' for a tab."
-        )
+        raise ConfigError(f"delimiter is {delimiter!r}. Expected one character, or '\\t' for a tab.")
     is_tsv, header = file_format(path)[0] == ".tsv", header and names is None
     mark = delimiter or ("\t" if is_tsv else ",")
     warns = [delimiter is None]  # once for all readings
@@ -272,13 +261,12 @@ def delimited_rows(
             _, cells = next(records(), (0, [""]))
         columns = [cell.strip() for cell in cells] if header else [str(n) for n in range(len(cells))]
         other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
-        if header:
-            advice = ", or --no-header if the first line is an example (in Python header=False)"
         if other is not None:
             advice = (
-                f". The header is a single cell that contains {other!r}. If it separates cells: --delimiter "
-                f"{other!r} (in Python delimiter={other!r})"
+                f", or --delimiter {other!r} (in Python delimiter={other!r}): the header is a single cell"
             )
+        elif header:
+            advice = ", or --no-header if the first line is an example (in Python header=False)"
 
     def read() -> Iterator[Row]:
         for line, cells in _without_blank_end(islice(records(), int(header), None)):
@@ -309,22 +297,15 @@ def _tab_records(path: Path, warns: list[bool], encoding: str | None) -> Iterato
             continue
         cells = line.split("\t")
         if warns[0] and '""' in line:
-            quoted += sum(map(_is_quoted, cells))
+            quoted += sum(_QUOTED.fullmatch(cell) is not None for cell in cells)
             if quoted >= _QUOTED_CELLS:
                 warns[0] = False
                 logger.warning(
                     f"{path}, line {number}: at least {_QUOTED_CELLS} cells are quoted, as in files that "
-                    "Excel writes. In a .tsv file, quotation marks are part of the text. To remove them, "
-                    "rename the file so that it ends in .csv, and set --delimiter '\\t' (in Python "
-                    "delimiter='\\t')."
+                    "Excel writes, but a .tsv file has no quotes. To remove them, rename the file so that it "
+                    "ends in .csv, and set --delimiter '\\t' (in Python delimiter='\\t')."
                 )
         yield number, cells
-
-
-def _is_quoted(cell: str) -> bool:
-    """Return whether a cell is quoted as in CSV, with doubled quotation marks inside."""
-    inside = cell[1:-1]
-    return cell[:1] == cell[-1:] == '"' and '""' in inside and '"' not in inside.replace('""', "")
 
 
 def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -338,15 +319,11 @@ def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterato
                 yield begins, cells
             begins = reader.line_num + 1
     except csv.Error as error:
-        has_cr = "new-line character" in str(error)
-        if has_cr and begins == 1:
-            raise cr_ends(str(path)) from error
         reason = f"not CSV ({error})"
-        if has_cr:
-            reason = (
-                "a cell without quotes contains a CR (carriage return). Expected lines that end in LF or "
-                "CRLF. Remove the CR, or quote the cell."
-            )
+        if "new-line character" in str(error):
+            if begins == 1:
+                raise cr_ends(str(path)) from error
+            reason = "a cell without quotes contains a CR (carriage return). Remove the CR, or quote the cell"
         elif delimiter == "\t":
             reason += ". If quotes are part of the text, rename the file to .tsv"
         raise DataError(f"{path}, record from line {begins}: {reason}") from error
@@ -362,27 +339,24 @@ def _sheet_rows(path: Path, sheet: str | None, *, header: bool) -> Rows:
     """
     with reading(path, DataError), path.open("rb") as file:
         workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        sheets = {one.title: one for one in workbook.worksheets}  # without charts
+        sheets = {each.title: each for each in workbook.worksheets}  # without charts
         if sheet is not None and sheet not in sheets:
             raise DataError(f"{path}: no sheet {sheet!r}. The sheets are {', '.join(sheets)}.")
-        visible = (name for name, one in sheets.items() if one.sheet_state == "visible")
+        visible = (name for name, each in sheets.items() if each.sheet_state == "visible")
         opened = sheets[sheet or next(visible)]
         opened.reset_dimensions()  # some programs write wrong ones
         table = [[*map(_cell_value, row)] for row in opened.iter_rows(values_only=True)]
-    while table and not any(map(_is_filled, table[-1])):
-        table.pop()
-    if not table:
+    filled = [sum(map(_is_filled, cells)) for cells in table]
+    rows = [number for number, count in enumerate(filled, start=1) if count]
+    if not rows:
         raise DataError(f"{path}: the sheet is empty. Add rows, or pass another sheet.")
-    first = next(number for number, cells in enumerate(table, start=1) if any(map(_is_filled, cells)))
-    start, width = first - 1, max(map(len, table))
+    table, start, width = table[: rows[-1]], rows[0] - 1, max(map(len, table))
     columns = [str(number) for number in range(width)]
     if header:
-        filled = [sum(map(_is_filled, cells)) for cells in table]
-        if median(count for count in filled if count) > 1:
-            start = next((row for row, count in enumerate(filled[:_TITLE_ROWS], 1) if count > 1), first)
-        else:
-            start = first
-        if start > first:
+        start = rows[0]
+        if median(filter(None, filled)) > 1:
+            start = next((row for row, count in enumerate(filled[:_TITLE_ROWS], 1) if count > 1), start)
+        if start > rows[0]:
             _inform(f"{path}: the header is in row {start}. The rows above it are skipped.")
         names = table[start - 1]
         width = max(number for number, cell in enumerate(names, start=1) if _is_filled(cell))
@@ -425,24 +399,20 @@ def _json_rows(path: Path, encoding: str | None) -> Rows:
         for number, line, _ in read_records(path, encoding):
             if not line.strip():
                 continue
-            origin = f"{path}, line {number}"
+            origin, record, fault = f"{path}, line {number}", {}, ""
             if is_first and line.lstrip().startswith("["):
-                raise DataError(
-                    f"{origin}: expected one JSON object per line, but the file begins with an array. "
-                    f"{_CONVERT_ARRAY.format(path)}."
-                )
+                expected = f"expected one JSON object per line. {CONVERT_ARRAY.format(path)}"
+                raise DataError(f"{origin}: {expected}.")
             is_first = False
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:  # also for a number with thousands of digits
-                yield Row(origin, {}, f"not JSON: {error}")
-                continue
+                fault = f"not JSON: {error}"
             if not isinstance(record, dict):
-                yield Row(origin, {}, f"not an object: {line.strip():.40}")
+                fault = f"not an object: {line.strip():.40}"
             elif "\\u" in line and (lone := lone_surrogate(json.dumps(record, ensure_ascii=False))):
-                yield Row(origin, {}, f"{lone} is a lone surrogate, which no text can contain")
-            else:
-                yield Row(origin, record)
+                fault = f"{lone} is a lone surrogate, which no text can contain"
+            yield Row(origin, {} if fault else record, fault)
 
     head = list(islice(read(), _HEAD_ROWS))
     if not head:
@@ -454,14 +424,6 @@ def _json_rows(path: Path, encoding: str | None) -> Rows:
 
 def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def _text_rows(path: Path, encoding: str | None) -> Rows:
-    def read() -> Iterator[Row]:
-        for number, line, _ in read_records(path, encoding):
-            yield Row(f"{path}, line {number}", {"text": line.rstrip("\r\n")})
-
-    return Rows(str(path), read, ["text"])
 
 
 # --- objects in memory
@@ -481,8 +443,8 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
     given = getattr(data, "column_names", getattr(data, "columns", ()))
     _check_unique(given if isinstance(given, Iterable) else (), name)
     if hasattr(data, "to_pylist"):  # pyarrow
-        schema = getattr(data, "schema", None)
-        for field in data.schema:
+        schema = data.schema
+        for field in schema:
             if _is_ordered(field.type):
                 values = data.column(field.name)
                 categories[field.name] = _categories(getattr(values, "chunks", [values]))
@@ -498,23 +460,20 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
     elif isinstance(data, Iterator):
         data = list(data)
     if not isinstance(data, Iterable):
-        raise DataError(
-            f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an iterable."
-        )
+        received = f"{short(data)} ({type(data).__name__})"
+        raise DataError(f"{name} is {received}. Expected a path, a table or an iterable.")
     features = features or getattr(data, "features", None) or {}
 
     def read() -> Iterator[Row]:
         for number, row in enumerate(map(named_row, data), start=1):
             origin = f"{name}, row {number}"
             if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row):
-                raise DataError(
-                    f"{origin}: expected a mapping from column names to values, found {short(row)}"
-                )
+                raise DataError(f"{origin}: expected a mapping from column names to values, not {short(row)}")
             if categories:  # numbers would be read as indices of the class names
-                row = {
-                    name: str(value) if value in categories.get(name, ()) else value
-                    for name, value in row.items()
-                }
+                row = dict(row)
+                for column in categories.keys() & row.keys():
+                    if row[column] in categories[column]:
+                        row[column] = str(row[column])
             yield Row(origin, row)
 
     def class_names(column: str) -> ClassNames:
@@ -572,10 +531,8 @@ def _from_columns(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
         if isinstance(values, list | tuple) or hasattr(values, "tolist")
     }
     if len(columns) < len(data) or len(lengths := {*map(len, columns.values())}) != 1 or 0 in lengths:
-        raise DataError(
-            f"{name} is a mapping with the keys {', '.join(map(str, data))}. If these are splits, pass "
-            "one of them. If they are columns, pass lists of the same length."
-        )
+        expected = "Expected lists of the same length. If these are splits, pass one of them."
+        raise DataError(f"{name} is a mapping with the keys {', '.join(map(str, data))}. {expected}")
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
@@ -590,9 +547,7 @@ def _files_of_folder(path: Path) -> list[Path]:
         raise DataError(f"{path} has several splits. Pass one of them: {first}, ...")
     state = path / "state.json"
     if not state.is_file():
-        raise DataError(
-            f"{path}: a folder without state.json. Expected a file, or a folder that `datasets` has saved."
-        )
+        raise DataError(f"{path} is a folder. Expected a file, or a folder that `datasets` has saved.")
     with reading(state, DataError):
         names = [file["filename"] for file in read_json(state, DataError)["_data_files"]]
         if not names or any(Path(name).name != name for name in names):
@@ -670,163 +625,9 @@ def existing_file(path: str | Path) -> Path:
     if path.is_file():
         return path
     if path.exists():
-        raise DataError(
-            f"{path} is {'a folder' if path.is_dir() else 'a pipe or a device'}. Expected a regular file, "
-            "because it is read more than once. Write the rows to a file first."
-        )
+        what = "a folder" if path.is_dir() else "a pipe or a device"
+        raise DataError(f"{path} is {what}. Expected a regular file, because it is read more than once.")
     names = sorted((file.name for file in path.parent.glob("*")), key=by_number)
     nearest = difflib.get_close_matches(path.name, names, n=3)
     beside = list(dict.fromkeys([*nearest, *names]))[:10]
     raise DataError(f"{path}: no such file" + (f"; the folder has {', '.join(beside)}" if beside else ""))
-
-
-# --- inputs of pipelines and commands: one per line, of a file or a pipe, without labels
-
-InputFormat = Literal["lines", "tsv", "jsonl"]
-"""A line is a text; or it has the tab-separated fields of an input, without header and quoting; or it is a
-JSON string, or an object with the fields of an input."""
-TABLES = (".csv", ".xlsx", ".parquet", ".arrow")
-"""Endings of tables with a header, which `read_rows` reads."""
-PAIR_FIELDS = ("text", "text_pair")
-QUESTION_FIELDS = ("question", "context")
-CHOICE_FIELDS = ("context", "question")
-CHOICES_FIELD = "choices"
-"""The field for all further columns of a line with CHOICE_FIELDS."""
-_BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_UNREAD = {*TABLES, ".feather", ".xls", ".ods", ".json", ".gz", ".zst", ".bz2", ".xz", ".zip"}
-_FIELDS = {*PAIR_FIELDS, *QUESTION_FIELDS, CHOICES_FIELD}
-_HEADER = {*_FIELDS, "sentence", "sentence1", "sentence2", "label", "id", "index"}
-
-
-def format_of(path: Path) -> InputFormat:
-    """Return the format that the ending of a file means."""
-    suffix = path.suffix.lower()
-    if suffix in _UNREAD:
-        raise DataError(
-            f"{path}: a {suffix} file cannot be read here. Expected one input per line: a text, .tsv without "
-            "a header, or .jsonl."
-        )
-    return _BY_SUFFIX.get(suffix, "lines")
-
-
-@dataclass(frozen=True)
-class NumberedInputs:
-    """Inputs with their numbers for error messages: a list, or an iterator that reads them one by one."""
-
-    items: Iterable[Any]
-    name: str
-    """The name of the file or stream; empty for arguments of a command."""
-    numbers: Sequence[int]
-    """The number of each input, from 1. The sequence grows while inputs are read."""
-    kind: str = "line"
-    """The unit that the numbers count, such as "line" or "text"."""
-
-    @classmethod
-    def read(
-        cls,
-        source: Path | Iterable[bytes],
-        name: str = "",
-        *,
-        format: InputFormat | None = None,
-        fields: Sequence[str] = (),
-        rest: str | None = None,
-    ) -> "NumberedInputs":
-        """Return an iterator of the inputs, one per line that is not blank.
-
-        Args:
-            source: a file, which is opened when the first input is requested, or its lines.
-            name: the name of the source in messages; empty for the path of the file.
-            format: the format of each line; None for the format that the ending of the file means.
-            fields: the fields of an input, in the order of the columns; empty for any.
-            rest: the field for all further columns; None if there may be none.
-        """
-        if isinstance(source, Path):
-            name, format = name or str(source), format or format_of(source)
-        numbers = array("q")
-
-        def items() -> Iterator[Any]:
-            with source.open("rb") if isinstance(source, Path) else nullcontext(source) as lines:
-                for number, raw in enumerate(lines, start=1):
-                    line = decode_line(raw, number, name)
-                    check_line_end(line, number, name)
-                    if line.strip():
-                        is_first = not numbers
-                        numbers.append(number)
-                        yield _input(line, f"{name}, line {number}", format, fields, rest, is_first=is_first)
-            if not numbers:
-                raise DataError(f"{name} has no text. Expected one input per line.")
-
-        return cls(items(), name, numbers)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.items)
-
-    @property
-    def is_list(self) -> bool:
-        """Whether all inputs are in memory."""
-        return isinstance(self.items, list)
-
-    def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
-        """Return the inputs, each converted by `change`."""
-        changed = map(change, self.items)
-        return replace(self, items=list(changed) if self.is_list else changed)
-
-
-def read_texts(path: Path) -> list[str]:
-    """Return the texts of a file: lines, the first column of a .tsv, or the field "text" of .jsonl."""
-    inputs = NumberedInputs.read(path, fields=("text",), rest="others")
-    texts: list[Any] = [value.get("text") if isinstance(value, dict) else value for value in inputs]
-    for number, text in zip(inputs.numbers, texts, strict=True):
-        if not isinstance(text, str):
-            raise DataError(f"{path}, line {number}: {short(text)}. Expected a text.")
-    return texts
-
-
-def without_others(given: Any, fields: Sequence[str]) -> Any:
-    """Return an input without fields that no pipeline has, such as an id; a text if it is the only field."""
-    if not isinstance(given, Mapping) or not fields or fields[0] not in given:
-        return given
-    known = {name: value for name, value in given.items() if name in _FIELDS}
-    for name in given.keys() - _FIELDS:
-        if meant := did_you_mean(name, {*fields} - known.keys()):
-            raise DataError(f"received an input with the unknown field {name!r}{meant}. Correct or omit it.")
-    return known[fields[0]] if len(fields) == 1 and [*known] == [*fields] else known
-
-
-def _input(
-    line: str,
-    where: str,
-    format: InputFormat | None,
-    fields: Sequence[str],
-    rest: str | None,
-    *,
-    is_first: bool,
-) -> Any:
-    if format == "jsonl":
-        return without_others(_json_input(line, where), fields)
-    if format != "tsv":
-        return line.strip()
-    columns = [column.strip() for column in line.split("\t")]
-    if is_first and len(columns) > 1 and {column.lower() for column in columns} <= _HEADER:
-        raise DataError(
-            f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
-            "Remove the line, or write the table as .csv."
-        )
-    if len(columns) > len(fields) and rest is None:
-        raise DataError(f"{where}: {len(columns)} columns. Expected {', '.join(fields)}, separated by tabs.")
-    named: dict[str, Any] = dict(zip(fields, columns, strict=False))
-    return without_others(named if rest is None else named | {rest: columns[len(fields) :]}, fields)
-
-
-def _json_input(line: str, where: str) -> Any:
-    try:
-        value, error = json.loads(line), None
-    except (ValueError, RecursionError) as cause:
-        value, error = None, cause
-    # A list of strings on one line is an input of some pipelines.
-    if (error and line.lstrip().startswith("[")) or (isinstance(value, list) and dict in map(type, value)):
-        expected = f"Expected one object per line. {_CONVERT_ARRAY.format('FILE')}."
-        raise DataError(f"{where}: an array of objects begins here. {expected}") from error
-    if error:
-        raise DataError(f"{where}: not JSON ({error}). Expected one object per line.") from error
-    return value

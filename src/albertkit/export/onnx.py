@@ -26,8 +26,8 @@ from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import cast
+from albertkit.datasets.inputs import read_texts
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.rows import read_texts
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.check import (

@@ -14,7 +14,7 @@ import numpy as np
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import AlbertConfig, one_of
-from albertkit.datasets.rows import NumberedInputs, without_others
+from albertkit.datasets.inputs import NumberedInputs, inputs_error, is_table, read_inputs, without_others
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device, load_complete_model, make_engine
 from albertkit.engines.engine import Engine
@@ -33,7 +33,6 @@ from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
 from albertkit.hub_upload import PushToHub
 from albertkit.logs import ProgressBar
 from albertkit.options import check_size, read_options
-from albertkit.pipelines.inputs import inputs_error, is_table, read_inputs
 from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of, rows_of
 from albertkit.tasks.loading import chunks
 from albertkit.tasks.registry import TASKS, needs_class, task_of, user_task_of

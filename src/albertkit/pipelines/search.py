@@ -24,13 +24,13 @@ import numpy as np
 from albertkit.datasets.cells import is_missing, text_of
 from albertkit.datasets.columns import find_columns
 from albertkit.datasets.examples import USUAL_COLUMNS
+from albertkit.datasets.inputs import is_table
 from albertkit.datasets.rows import read_rows
 from albertkit.errors import ConfigError, DataError, reading
 from albertkit.files import check_new_folder, complete_files, file_sha256, json_text, read_json, write_json
 from albertkit.hub import BUNDLED_SENTENCES
 from albertkit.metrics import unit
 from albertkit.pipelines.core import Pipeline, pipeline
-from albertkit.pipelines.inputs import is_table
 from albertkit.reference import largest_indices
 
 logger = logging.getLogger(__name__)

@@ -4,19 +4,19 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import SETTINGS_KEY
-from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
-from albertkit.datasets.rows import CHOICE_FIELDS, CHOICES_FIELD, PAIR_FIELDS, QUESTION_FIELDS
+from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
+from albertkit.datasets.inputs import CHOICE_FIELDS, CHOICES_FIELD, PAIR_FIELDS, QUESTION_FIELDS
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.extras import optional
@@ -28,11 +28,11 @@ from albertkit.tasks.masked_lm import MaskedLM
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import THRESHOLD_KEY, QuestionAnswering
 from albertkit.tasks.rows import text_rows, tokens_cut
-from albertkit.tasks.sentence_embedding import TextVectors, text_vectors
+from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import ORDER_LABELS, SentenceOrder, TextClassification
-from albertkit.tasks.token_classification import Entities, TokenClassification, split_words
+from albertkit.tasks.token_classification import Aggregation, TokenClassification, entities, split_words
 from albertkit.tokenization.batch import Padding, read_choice, read_strategy
 
 torch: Any = optional("torch", extra="torch")
@@ -184,19 +184,24 @@ def _feature_extraction(pipeline: Pipeline, options: Any) -> Plan:
     strategy, longest = _limits(pipeline, **merged)
     by_token = options.pooling == "none" or (options.pooling is None and sentence_modules(config) is None)
     pooling: Any = None if by_token else options.pooling
-    chosen = text_vectors(config, pooling=pooling, normalize=options.normalize)
-    vectors = TextVectors(
-        pipeline.tokenizer,
-        chosen,
-        max_length=longest,
+    task = SentenceEmbedding(
+        truncation=strategy,
+        parse_special_tokens=options.parse_special_tokens,
         prompt_name=options.prompt_name,
         prompt=options.prompt,
+    ).bind(
+        pipeline.tokenizer,
+        config,
+        TaskSettings(max_length=longest, pooling=pooling, normalize=options.normalize),
     )
     kind = "pt" if options.return_tensors is True else options.return_tensors or "lists"
     if kind not in ("pt", "np", "lists"):
         raise ConfigError(f"return_tensors is {kind!r}. Expected True, False, 'pt' or 'np'.")
 
-    def answer(_: list[str], rows: Sequence[Row], arrays: list[np.ndarray]) -> list[Any]:
+    def vectors_of_tokens(states: np.ndarray) -> np.ndarray:
+        return unit(states[None]) if options.normalize else states[None]
+
+    def answer(_: list[PairExample], rows: Sequence[Row], arrays: list[np.ndarray]) -> list[Any]:
         for row in rows:
             if row.cut and options.on_cut is not None:
                 options.on_cut(row.cut)
@@ -204,14 +209,11 @@ def _feature_extraction(pipeline: Pipeline, options: Any) -> Plan:
             return arrays
         return [torch.from_numpy(array) if kind == "pt" else array.tolist() for array in arrays]
 
-    read, then, stacks = vectors.read, vectors.vector, vectors.stacks and not by_token
+    run = partial(task.run, pipeline.engine)
     if by_token:
-        read, then = every_token, lambda states: unit(states[None]) if options.normalize else states[None]
-    return Plan(
-        partial(vectors.rows, truncation=strategy, parse_special_tokens=options.parse_special_tokens),
-        partial(pipeline.engine.run, output="hidden_states", read=read, then=then, stacks=stacks),
-        answer,
-    )
+        compute = partial(pipeline.engine.run, output="hidden_states")
+        run = partial(compute, read=every_token, then=vectors_of_tokens)
+    return Plan(task.features, run, answer)
 
 
 # --- texts and pairs
@@ -393,17 +395,23 @@ def _read_words(given: Any) -> _Sentence:
 
 def _token_classification(pipeline: Pipeline, options: Any) -> Plan:
     """Return the plan. Texts are split like the training data of taggers, at spaces and punctuation."""
-    names = pipeline.model.config.id2label
-    entities = Entities(
-        pipeline.tokenizer,
-        [names[number] for number in range(len(names))],
-        aggregation=options.aggregation_strategy,
-        ignored_labels=options.ignore_labels,
-    )
+    aggregation, ignored = options.aggregation_strategy, options.ignore_labels
+    if aggregation not in (known := get_args(Aggregation)):
+        raise ConfigError(f"aggregation_strategy is {aggregation!r}. Expected one of {', '.join(known)}.")
+    is_list = isinstance(ignored, Collection) and not isinstance(ignored, str)
+    if not is_list or not all(isinstance(label, str) for label in ignored):
+        raise ConfigError(f"ignore_labels is {short(ignored)}. Expected a list, such as ['O'].")
     task = TokenClassification(stride=options.stride).bind(
         pipeline.tokenizer, pipeline.model.config, TaskSettings(max_length=pipeline.trained_length)
     )
-    return _planned(pipeline, task, lambda sentence, tagged, _: entities(tagged, sentence.word_starts))
+    group = partial(
+        entities,
+        tokenizer=pipeline.tokenizer,
+        labels=task.labels.names,
+        aggregation=aggregation,
+        ignored_labels=ignored,
+    )
+    return _planned(pipeline, task, lambda sentence, tagged, _: group(tagged, sentence.word_starts))
 
 
 # --- questions
@@ -468,8 +476,8 @@ def _multiple_choice(pipeline: Pipeline, options: Any) -> Plan:
         pipeline.tokenizer, pipeline.model.config, TaskSettings(max_length=trained, truncation=truncation)
     )
 
-    def answer(example: ChoiceExample, predicted: Any, cut: dict[str, int]) -> dict[str, Any]:
-        index, scores = predicted.choice, predicted.scores
+    def answer(example: ChoiceExample, logits: np.ndarray, cut: dict[str, int]) -> dict[str, Any]:
+        index, scores = int(logits.argmax()), softmax(logits).tolist()
         best = {"choice": example.choices[index], "index": index, "score": scores[index]}
         return best | {"scores": scores, **cut}
 
@@ -534,7 +542,7 @@ DEFINITIONS: Mapping[str, Definition] = {
             name="feature-extraction",
             architectures=("AlbertModel", "AlbertPreTrainedModel"),
             plan=_feature_extraction,
-            read=_read_text,
+            read=lambda given: PairExample(_read_text(given)),
         ),
         Definition(
             name="text-classification",

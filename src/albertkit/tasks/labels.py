@@ -32,7 +32,6 @@ from albertkit.datasets.examples import IGNORED
 from albertkit.errors import ConfigError, DataError, did_you_mean, short
 from albertkit.metrics import (
     OUTSIDE,
-    SCHEME_LABEL,
     class_scores,
     f1_threshold,
     has_no_types,
@@ -40,10 +39,10 @@ from albertkit.metrics import (
     number_scores,
     of_scheme,
     span_scores,
+    split_label,
 )
 from albertkit.reference import softmax
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.spellings import spelling_key
 
 Function = Literal["softmax", "sigmoid", "none"]
 """The function that converts logits to scores."""
@@ -86,7 +85,7 @@ KINDS = {kind.problem_type: kind for kind in (CLASS, SEVERAL, NUMBER)}
 
 _SHOWN, _RARE_SHOWN = 20, 5
 _FEW_NUMBERS = 10  # up to this many different whole numbers are likely classes
-_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")
+_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")  # a decimal comma, or separated thousands
 _NUMBER_FORM = "with a decimal point and no thousands separator"
 
 
@@ -160,7 +159,7 @@ class LabelSet:
         if self.kind is NUMBER:
             number = number_of(label)
             if number is None:
-                hint = f". Write it {_NUMBER_FORM}." if _is_number_with_comma(label) else ""
+                hint = f". Write it {_NUMBER_FORM}." if _WITH_COMMA.fullmatch(str(label)) else ""
                 raise UnknownLabel(f"the label {short(label)} is not a number{hint}")
             return number
         if self.kind is SEVERAL:
@@ -201,15 +200,11 @@ class LabelSet:
         """
         if self.kind is NUMBER:
             return logits.tolist()[0]
-        passed: dict[str, float] = {}
-        if self.thresholds:
-            pairs = zip(self.names, FUNCTIONS[self.kind.function](logits).tolist(), strict=True)
-            passed = {name: share for name, share in pairs if share > self.thresholds.get(name, math.inf)}
+        default = 0.5 if self.kind is SEVERAL else math.inf
+        pairs = zip(self.names, FUNCTIONS[self.kind.function](logits).tolist(), strict=True)
+        passed = {name: share for name, share in pairs if share > self.thresholds.get(name, default)}
         if self.kind is SEVERAL:
-            positive = {name for name, logit in zip(self.names, logits.tolist(), strict=True) if logit > 0}
-            return tuple(
-                name for name in self.names if name in (passed if name in self.thresholds else positive)
-            )
+            return tuple(passed)
         if passed:
             return max(passed, key=passed.__getitem__)
         best = self.names[int(logits.argmax())]
@@ -232,11 +227,9 @@ class LabelSet:
         )
         for name, value in values.items():
             if name not in self.ids:
-                meant = did_you_mean(str(name), self.names)
-                raise ConfigError(
-                    f"{source} has the label {short(name)}, which the model does not have{meant}. The labels "
-                    f"are {_listed(self.names, _SHOWN)}."
-                )
+                what = f"the label {short(name)}, which the model does not have"
+                known = f"{did_you_mean(str(name), self.names)}. The labels are {_listed(self.names, _SHOWN)}"
+                raise ConfigError(f"{source} has {what}{known}.")
             if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
                 expected = "Expected a number from 0 to 1, or such a number for each label."
                 raise ConfigError(f"{source} is {short(given)}. {expected}")
@@ -249,27 +242,16 @@ class LabelSet:
             return False
         return len(self.thresholds) < len(self.names) or sum(self.thresholds.values()) > 1 + 1e-9
 
-    def check_tuning(self) -> None:
-        """Raise ConfigError if the labels have no thresholds with the best F1."""
-        if self.kind is not SEVERAL and len(self.names) != 2:
-            what = f"{len(self.names)} classes" if self.kind is CLASS else "numbers"
-            raise ConfigError(
-                "threshold is 'auto', which is for several labels or for two classes, but the model predicts "
-                f"{what}. Pass a number for classes, or omit it."
-            )
-
     def tuned_thresholds(self, true: Sequence[Any], probabilities: np.ndarray) -> dict[str, float]:
         """Return the thresholds with the best F1: of each of several labels, or of the positive class.
 
         The threshold of the other class is one minus that of the positive class, so that a class is always
         predicted.
         """
-        names = self.names if self.kind is SEVERAL else self.names[1:]
-        columns = {
-            name: ([name in _as_tuple(label) for label in true], probabilities[:, self.ids[name]])
-            for name in names
+        thresholds = {
+            name: f1_threshold([name in _as_tuple(label) for label in true], probabilities[:, self.ids[name]])
+            for name in (self.names if self.kind is SEVERAL else self.names[1:])
         }
-        thresholds = {name: f1_threshold(*column) for name, column in columns.items()}
         if self.kind is CLASS:
             thresholds = {self.names[0]: round(1 - thresholds[self.names[1]], 9), **thresholds}
         return thresholds
@@ -342,6 +324,7 @@ class LabelSet:
 
     def notes(self, labels: Iterable[Any]) -> list[str]:
         """Return notes on the labels of the training examples: their counts, and likely mistakes."""
+        names = self.names
         if self.kind is NUMBER:
             numbers = [number for number in map(number_of, _leaves(labels)) if number is not None]
             span = f": {min(numbers):g} to {max(numbers):g}" if numbers else ""
@@ -349,40 +332,44 @@ class LabelSet:
         counts = Counter(map(str, _leaves(labels)))
         if self.kind is TAGS:
             del counts[IGNORED]
-        has_names = counts.keys() <= {*self.names}  # a task of your own may have other answers
-        shown = [f"{name} {counts[name]:,}" if has_names else name for name in self.names]
-        note = f"{len(self.names)} labels ({self.kind.title}): {_listed(shown, _SHOWN)}"
-        return [note, *(self._likely_mistakes(counts) if has_names else ())]
-
-    def _likely_mistakes(self, counts: Counter[str]) -> Iterator[str]:
-        names = self.names
+        summary = f"{len(names)} labels ({self.kind.title})"
+        if not counts.keys() <= {*names}:  # of a task of your own
+            return [f"{summary}: {_listed(names, _SHOWN)}"]
+        notes = [f"{summary}: {_listed([f'{name} {counts[name]:,}' for name in names], _SHOWN)}"]
         # The labels of a tagging scheme are all combinations of its prefixes and types.
         if missing := [repr(name) for name in names if not counts[name] and self.kind is not TAGS]:
-            yield f"labels without a training example: {_listed(missing, _RARE_SHOWN)}"
+            notes.append(f"labels without a training example: {_listed(missing, _RARE_SHOWN)}")
         if rare := [repr(name) for name in names if counts[name] == 1]:
-            yield f"labels with a single training example, perhaps by mistake: {_listed(rare, _RARE_SHOWN)}"
+            shown = _listed(rare, _RARE_SHOWN)
+            notes.append(f"labels with a single training example, perhaps by mistake: {shown}")
         spellings = Counter(map(spelling_key, names))
         if similar := [name for name in names if spellings[spelling_key(name)] > 1]:
             shown = ", ".join(map(repr, sorted(similar, key=spelling_key)[:_SHOWN]))
             advice = "To merge them into the most frequent: --merge-labels (in Python merge_labels=True)."
-            yield f"labels that differ only in case or spaces, perhaps by mistake: {shown}. {advice}"
+            notes.append(f"labels that differ only in case or spaces, perhaps by mistake: {shown}. {advice}")
         for mark in ";|":
             if any(mark in name for name in names):
                 advice = f"If it separates several labels, use --label-separator {mark!r}."
-                yield f"some labels contain {mark!r}. {advice}"
+                notes.append(f"some labels contain {mark!r}. {advice}")
         if self.kind is SEVERAL:
-            return
+            return notes
         if len(names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in names):
-            yield (
+            notes.append(
                 f"the labels are {len(names)} whole numbers, which are read as classes. If they are "
                 "amounts, such as ratings, use --problem-type regression."
             )
-        commas = list(filter(_is_number_with_comma, names))
+        commas = list(filter(_WITH_COMMA.fullmatch, names))
         if len(commas) > len(names) / 2:
-            yield (
+            notes.append(
                 f"labels such as {commas[0]!r} look like numbers, but are read as classes. If they are "
                 f"amounts, write them {_NUMBER_FORM}."
             )
+        return notes
+
+
+def spelling_key(label: str) -> str:
+    """Return the text that is equal for labels that differ only in case or spaces."""
+    return "".join(label.split()).casefold()
 
 
 def entropy(counts: Counter[Any]) -> float:
@@ -397,11 +384,6 @@ def _listed(names: Sequence[str], count: int) -> str:
 
 def _names_of(config: AlbertConfig) -> tuple[str, ...]:
     return tuple(config.id2label[number] for number in range(config.num_labels))
-
-
-def _is_number_with_comma(label: Any) -> bool:
-    """Return whether a label looks like a number with a decimal comma or a thousands separator."""
-    return isinstance(label, str) and _WITH_COMMA.fullmatch(label) is not None
 
 
 def _as_tuple(label: Any) -> tuple[Any, ...]:
@@ -443,12 +425,16 @@ def infer_labels(
     Raises:
         DataError: there are no labels, only one class, or a different label in every row.
     """
+    kind = CLASS
     if problem_type is not None:
         kind = KINDS[problem_type]
     elif any(isinstance(label, tuple) for label in labels):
         kind = SEVERAL
-    else:
-        kind = CLASS if names else _infer_kind(labels)
+    elif not names:
+        numbers = [number for label in labels if (number := number_of(label)) is not None]
+        # A few gaps written as words do not turn a column of numbers into classes.
+        if len(numbers) > len(labels) / 2 and not all(map(float.is_integer, numbers)):
+            kind = NUMBER
     if kind is NUMBER:
         return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
     sets = list(map(_as_tuple, labels))
@@ -463,12 +449,11 @@ def infer_labels(
     if kind is CLASS and len(used) < 2:
         raise DataError(f"every row has the label {''.join(used)!r}. Expected at least two different labels.")
     if kind is SEVERAL and all(len({*label}) == len(used) for label in sets):
-        is_zeros_and_ones = {*used} <= {"0", "1", "False", "True"}
-        columns = " If they are 0 or 1 for each label, use one column per label (--label-column A,B)."
-        raise DataError(
-            f"every row has the label{'s' * (len(used) > 1)} {', '.join(map(repr, used[:_SHOWN]))}. "
-            f"Expected rows with different labels.{columns * is_zeros_and_ones}"
-        )
+        expected = "Expected rows with different labels."
+        if {*used} <= {"0", "1", "False", "True"}:
+            expected = "If they are 0 or 1 for each label, use one column per label (--label-column A,B)."
+        shown = ", ".join(map(repr, used[:_SHOWN]))
+        raise DataError(f"every row has the label{'s' * (len(used) > 1)} {shown}. {expected}")
     return LabelSet(kind, names or used)
 
 
@@ -489,25 +474,13 @@ def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | N
         raise DataError(
             f"every word has the label {''.join(used)!r}. Expected at least two different labels."
         )
-    return LabelSet(TAGS, names or _scheme(used) or _ordered(list(used)))
-
-
-def _scheme(labels: set[str]) -> tuple[str, ...] | None:
-    """Return all labels of the scheme that these labels follow, or None if they follow none."""
-    if not of_scheme(labels):
-        return None
-    if has_no_types(labels):
-        return (OUTSIDE, *sorted(labels - {OUTSIDE}))
-    matches = [match for label in labels if (match := SCHEME_LABEL.fullmatch(label))]
-    prefixes, types = (sorted({match[group] for match in matches}) for group in (1, 2))
-    return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in prefixes))
-
-
-def _infer_kind(labels: Sequence[Label]) -> LabelKind:
-    numbers = [number for label in labels if (number := number_of(label)) is not None]
-    with_fraction = any(not number.is_integer() for number in numbers)
-    # A few gaps written as words do not turn a column of numbers into classes.
-    return NUMBER if with_fraction and len(numbers) > len(labels) / 2 else CLASS
+    if names or not of_scheme(used):
+        return LabelSet(TAGS, names or _ordered(list(used)))
+    inside = sorted(used - {OUTSIDE})
+    if not has_no_types(used):
+        prefixes, types = (sorted({*side}) for side in zip(*map(split_label, inside), strict=True))
+        inside = [f"{prefix}-{kind}" for kind in types for prefix in prefixes]
+    return LabelSet(TAGS, (OUTSIDE, *inside))
 
 
 def _ordered(labels: Sequence[str | float]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Load labeled data: open readers, read splits with their labels, convert examples to rows in chunks."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Generic
 
 from albertkit.datasets.examples import TextExample, WordsExample
@@ -11,11 +11,11 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, read_objects
 from albertkit.datasets.rows import ClassNames, Row, as_source
 from albertkit.errors import AlbertKitError, ConfigError, DataError
-from albertkit.tasks.labels import NUMBER, LabelSet, UnknownLabel
+from albertkit.metrics import SCHEME_LABEL
+from albertkit.tasks.labels import NUMBER, LabelSet, UnknownLabel, spelling_key
 from albertkit.tasks.rows import UnknownTokens, failures
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.spellings import labels_in, respelled, respelled_tag, spelling
-from albertkit.tasks.task import Task, example_name
+from albertkit.tasks.task import Task
 
 CHUNK = 1024  # examples that are sorted by length and computed together
 _LISTED = 10  # number of examples listed in an error
@@ -77,13 +77,14 @@ def load_splits(
             if task.truth(example) is not None:
                 rows.append((row._replace(values={}) if is_large else row, example))
             else:
-                reports[name].add("unlabeled", row.origin)
-                reports[name].examples -= 1
+                reports[name].leave_out("unlabeled", row.origin)
         _check_usable(rows, reports[name])
     first, *_ = located
     names = readers[first].columns.class_names
     if merge_labels:
-        names = _merge_labels(task, located, reports, names, labels)
+        if task.example_class not in (TextExample, WordsExample):
+            raise ConfigError(f"merge_labels is for tasks with label names, not for {task.name}. Omit it.")
+        names = _merge_labels(located, reports, names, labels)
     training: ReadingReport | None = None
     if labels is None:
         training = reports[first]
@@ -93,11 +94,18 @@ def load_splits(
             raise DataError(f"{training.source}: {error}{left_out(training)}") from error
     if labels is not None:
         for name, rows in located.items():
-            is_training = reports[name] is training
-            located[name], unknown = _with_labels(task, rows, labels, reports[name], counts=is_training)
+            report, unknown, located[name] = reports[name], list[str](), []
+            for row, example in rows:
+                try:
+                    located[name].append((row, task.with_label(example, labels)))
+                except UnknownLabel as error:
+                    if report is training or labels.kind is NUMBER:
+                        report.leave_out("mislabeled", row.origin, str(error))
+                    else:
+                        unknown.append(f"{row.origin}: {error}")
             if unknown:
                 raise _unknown_labels(unknown, labels, training)
-            _check_usable(located[name], reports[name])
+            _check_usable(located[name], report)
     rows = {name: [row for row, _ in pairs] for name, pairs in located.items()}
     examples = {name: [example for _, example in pairs] for name, pairs in located.items()}
     return Splits(examples, rows, reports, labels)
@@ -113,50 +121,56 @@ def _check_usable(examples: Sequence[Any], report: ReadingReport) -> None:
         raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
 
 
-def _with_labels(
-    task: Task, rows: list[tuple[Row, Any]], labels: LabelSet, report: ReadingReport, *, counts: bool
-) -> tuple[list[tuple[Row, Any]], list[str]]:
-    """Return the rows and examples with labels in the set, and what is wrong with those that are not.
-
-    If `counts`, and in a regression, invalid examples are only counted in the report.
-    """
-    examples, unknown = [], list[str]()
-    for row, example in rows:
-        try:
-            examples.append((row, task.with_label(example, labels)))
-        except UnknownLabel as error:
-            if counts or labels.kind is NUMBER:
-                report.add("mislabeled", row.origin, str(error))
-                report.examples -= 1
-            else:
-                unknown.append(f"{row.origin}: {error}")
-    return examples, unknown
-
-
 def _merge_labels(
-    task: Task,
-    located: dict[str, list[tuple[Row, Any]]],
+    located: Mapping[str, list[tuple[Row, Any]]],
     reports: Mapping[str, ReadingReport],
     names: ClassNames,
     labels: LabelSet | None,
 ) -> ClassNames:
     """Merge the spellings of labels in all examples, and return the merged names that a source defines."""
-    if task.example_class not in (TextExample, WordsExample):
-        raise ConfigError(f"merge_labels cannot be used with {task.name}, which has no label names. Omit it.")
-    has_tags = task.example_class is WordsExample
-    known: Iterable[str] = chain.from_iterable(labels_in(one) for _, one in next(iter(located.values())))
-    if labels is not None:
-        known = labels_in(WordsExample((), labels.names)) if has_tags else labels.names
-    spell = spelling(known, exact=labels is not None)
-    for name, rows in located.items():
-        merged: dict[str, Counter[str]] = {}
-        for number, (row, example) in enumerate(rows):
-            for label in labels_in(example):
-                if spell(label) != label:
-                    merged.setdefault(spell(label), Counter())[label] += 1
-            rows[number] = row, respelled(example, spell)
-        reports[name].merged_labels = {label: dict(counts) for label, counts in merged.items()}
-    return names and tuple(dict.fromkeys(respelled_tag(n, spell) if has_tags else spell(n) for n in names))
+    training = next(iter(located.values()))
+    has_tags = isinstance(training[0][1], WordsExample)
+    counts, spellings = Counter[str](), dict[str, str]()
+    merged: dict[str, Counter[str]] = {}
+
+    def count(label: str) -> str:
+        counts[label] += 1
+        return label
+
+    def spell(label: str) -> str:
+        is_exact = labels is not None and label in counts
+        spelling = label if is_exact else spellings.get(spelling_key(label), label)
+        if spelling != label:
+            merged.setdefault(spelling, Counter())[label] += 1
+        return spelling
+
+    def each_tag(tag: str, change: Callable[[str], str]) -> str:
+        """Change the type of a label in a tagging scheme, or the whole label."""
+        match = SCHEME_LABEL.fullmatch(tag) if has_tags else None
+        return f"{match[1]}-{change(match[2])}" if match else change(tag)
+
+    def changed(example: Any, change: Callable[[str], str]) -> Any:
+        match example:
+            case TextExample(label=str() as label):
+                return replace(example, label=change(label))
+            case TextExample(label=tuple() as several):
+                return replace(example, label=tuple(dict.fromkeys(map(change, several))))
+            case WordsExample(labels=tuple() as tags):
+                return replace(example, labels=tuple(each_tag(tag, change) for tag in tags))
+        return example
+
+    for _, example in training if labels is None else ():
+        changed(example, count)
+    for name in () if labels is None else labels.names:
+        each_tag(name, count)
+    for label, _ in counts.most_common():
+        spellings.setdefault(spelling_key(label), label)
+    names = names and tuple(dict.fromkeys(each_tag(name, spell) for name in names))
+    for split, rows in located.items():
+        merged.clear()
+        rows[:] = [(row, changed(example, spell)) for row, example in rows]
+        reports[split].merged_labels = {label: dict(others) for label, others in merged.items()}
+    return names
 
 
 def _unknown_labels(unknown: list[str], labels: LabelSet, training: ReadingReport | None) -> DataError:
@@ -212,7 +226,9 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
             errors = failures(task.features, chunk)
             if not errors:  # the examples are only invalid together
                 raise
-            wrong += [(example_name(chunk[n], count + n + 1), error) for n, error in errors.items()]
+            for number, error in errors.items():
+                name = getattr(chunk[number], "id", "") or count + number + 1
+                wrong.append((str(name), error))
         count += len(chunk)
     if wrong:
         listed = ", ".join(name for name, _ in wrong[:_LISTED]) + (", ..." if len(wrong) > _LISTED else "")

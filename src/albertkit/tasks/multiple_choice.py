@@ -8,7 +8,7 @@ Shapes: B examples, C choices, T tokens.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,18 +24,8 @@ from albertkit.tasks.task import Decision, Task, directions
 GAP = "_"
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The prediction for one example."""
-
-    choice: int
-    """Index of the most probable choice."""
-    scores: list[float]
-    """(C,), the probability of each choice."""
-
-
-class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
-    """Predicts the choice that fits a context and a question."""
+class MultipleChoice(Task[ChoiceExample, Row, np.ndarray]):
+    """Predicts the choice that fits a context and a question. A prediction is the logits (C,)."""
 
     name = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
@@ -47,23 +37,16 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
         """Return one row per choice; each has the index of the right choice in `labels`."""
-        owners = []
+        owners, texts = [], []
         for number, example in enumerate(examples):
             count = len(example.choices)
             if count < 2:
                 what = "a single choice" if count else "no choices"
                 raise DataError(f"example {example.id!r} has {what}. Expected at least two.")
             owners += [number] * count
-        rows = text_rows(
-            self.tokenizer,
-            [
-                (example.context, join(example.question, choice))
-                for example in examples
-                for choice in example.choices
-            ],
-            max_length=self.max_length,
-            truncation="only_first" if self.settings.truncation else False,
-        )
+            texts += [(example.context, join(example.question, choice)) for choice in example.choices]
+        truncation = "only_first" if self.settings.truncation else False
+        rows = text_rows(self.tokenizer, texts, max_length=self.max_length, truncation=truncation)
         return [
             replace(row, example=owner, labels=examples[owner].label)
             for row, owner in zip(rows, owners, strict=True)
@@ -79,32 +62,28 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         """Return the score of a choice. Choices are compared later, so any rows can share a batch."""
         return scores[0, 0]
 
-    def decode(self, example: ChoiceExample, rows: list[tuple[Row, np.ndarray]]) -> Chosen:
-        logits = np.array([logit for _, logit in rows])  # (C,)
-        return Chosen(int(logits.argmax()), softmax(logits).tolist())
+    def decode(self, example: ChoiceExample, rows: list[tuple[Row, np.ndarray]]) -> np.ndarray:
+        return np.array([logit for _, logit in rows])
 
-    def record(self, example: ChoiceExample, prediction: Chosen) -> dict[str, Any]:
-        return {
-            "choice": prediction.choice,
-            "text": example.choices[prediction.choice],
-            "score": max(prediction.scores),
-            "scores": prediction.scores,
-        }
+    def record(self, example: ChoiceExample, prediction: np.ndarray) -> dict[str, Any]:
+        choice, scores = int(prediction.argmax()), softmax(prediction).tolist()
+        return {"choice": choice, "text": example.choices[choice], "score": max(scores), "scores": scores}
 
     def truth(self, example: ChoiceExample) -> int | None:
         return example.label
 
-    def decisions(self, example: ChoiceExample, prediction: Chosen) -> list[Decision]:
+    def decisions(self, example: ChoiceExample, prediction: np.ndarray) -> list[Decision]:
         (decision,) = super().decisions(example, prediction)
-        sides = {"true_text": example.label, "predicted_text": prediction.choice}
+        sides = {"true_text": decision.true, "predicted_text": decision.predicted}
         texts = {name: None if side is None else example.choices[side] for name, side in sides.items()}
         return [replace(decision, details=texts)]
 
-    def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
+    def scores(
+        self, examples: Sequence[ChoiceExample], predictions: Sequence[np.ndarray]
+    ) -> dict[str, float]:
         true = [-1 if example.label is None else example.label for example in examples]
-        return choice_scores(
-            true, [prediction.choice for prediction in predictions], ids=[example.id for example in examples]
-        )
+        predicted = [int(logits.argmax()) for logits in predictions]
+        return choice_scores(true, predicted, ids=[example.id for example in examples])
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}

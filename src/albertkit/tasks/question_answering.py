@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample, inside_word
 from albertkit.engines.engine import Row, every_token
-from albertkit.errors import ConfigError, DataError, short
+from albertkit.errors import DataError, short
 from albertkit.metrics import best_threshold, exact_match, score_questions, token_f1
 from albertkit.reference import largest_indices, log_sum_exp
 from albertkit.tasks.labels import entropy
@@ -97,6 +98,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         *("no_answer_exact", "no_answer_f1"),
     )
     saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
+    minimum_length = 7  # half is for the question, the rest for the context and 3 special tokens
     training_multiple = 1  # the loss of this head treats padding as a possible position
     for_predictions = ("offsets",)
 
@@ -105,8 +107,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     def use_config(self, config: AlbertConfig) -> None:
         super().use_config(config)
-        if self.max_length < 7:  # half is for the question, the rest for the context and 3 special tokens
-            raise ConfigError(f"max_length is {self.max_length}. Expected at least 7.")
         limit = self.settings.max_question_length or self.max_length
         self.max_question_length = min(limit, self.max_length // 2)
 
@@ -138,13 +138,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             stride=min(self.settings.doc_stride, (self.max_length - length - 3) // 2),
             return_overflowing_tokens=True,
         )
-        windows: list[Any] = sorted(
-            encoded.encodings or [], key=lambda encoding: encoding.window.second.start
-        )
+        encodings: list[Any] = encoded.encodings or []
+        windows = sorted(encodings, key=lambda encoding: encoding.window.second.start)
         offsets = windows[0].sequences[1].offsets
-        ranges: list[range] = [
-            window.window.second for window in windows
-        ]  # the tokens of the context in a row
+        ranges = [window.window.second for window in windows]  # the tokens of the context in each row
         before = length + 2  # [CLS] question [SEP]
         labels = self._labels(example, offsets, ranges, before)
         rows = []
@@ -172,8 +169,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         text, start = example.answers[0]
         if example.context[start : start + len(text)] != text:
             raise DataError(f"question {example.id!r}: the answer {short(text)} is not at character {start}.")
-        first = bisect_right(offsets, start, key=lambda place: place[1])
-        last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
+        first = bisect_right(offsets, start, key=itemgetter(1))
+        last = bisect_left(offsets, start + len(text), key=itemgetter(0)) - 1
         if first > last:
             raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
         labels = [NO_ANSWER] * len(windows)
@@ -236,18 +233,18 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         """
         starts, ends = logits[:, row.context.start : row.context.stop]  # (S,) each
         sums = starts[:, None] + ends[None, :]  # (S, S)
-        place = np.arange(len(row.context))
-        further = place - place[:, None]  # from the start to the end
+        position = np.arange(len(row.context))
+        further = position - position[:, None]  # from the start to the end
         allowed = (further >= 0) & (further < self.settings.max_answer_length)
         first = row.owned.start - row.context.start
         allowed[:first] = False
         allowed[first + len(row.owned) :] = False
-        flat_indices = np.flatnonzero(allowed)  # flat indices of the allowed spans in (S, S)
-        values, width = sums.ravel()[flat_indices], len(row.context)
+        values, (firsts, lasts) = sums[allowed], np.nonzero(allowed)
         for count in (_USUALLY_ENOUGH, len(values)):
             order = largest_indices(values, count)
-            for value, place in zip(values[order].tolist(), flat_indices[order].tolist(), strict=True):
-                yield value, row.offsets[place // width][0], row.offsets[place % width][1]
+            spans = (values[order].tolist(), firsts[order].tolist(), lasts[order].tolist())
+            for value, start, end in zip(*spans, strict=True):
+                yield value, row.offsets[start][0], row.offsets[end][1]
 
     @property
     def cut_note(self) -> str:

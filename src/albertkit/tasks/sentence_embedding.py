@@ -25,7 +25,6 @@ from albertkit.checkpoints.sentence_modules import (
     Dense,
     Pooling,
     SentenceModules,
-    Step,
     check_pooling,
     sentence_modules,
 )
@@ -37,7 +36,6 @@ from albertkit.metrics import pearson, retrieval_scores, retrieve, spearman, uni
 from albertkit.reference import ACTIVATIONS
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.task import Decision, Task, directions
-from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
@@ -58,113 +56,6 @@ def text_vectors(
     return modules if normalize is None else replace(modules, normalize=normalize)
 
 
-class TextVectors:
-    """Computes the vectors of texts: their rows, the tokens to pool, and the steps from these to a vector.
-
-    Args:
-        tokenizer: the tokenizer of the model.
-        modules: the modules that compute a vector.
-        max_length: maximum length of a row in tokens.
-        prompt_name: the name of a prompt of the model; None for its default prompt, if it has one.
-        prompt: a text that is added before every text, instead of a prompt of the model.
-    """
-
-    def __init__(
-        self,
-        tokenizer: TokenizerBase,
-        modules: SentenceModules,
-        *,
-        max_length: int,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> None:
-        self.tokenizer, self.modules, self.max_length = tokenizer, modules, max_length
-        self.prompt = _choose_prompt(modules, prompt_name, prompt)
-        if self.prompt:
-            count = len(tokenizer(self._with_prompt([""]), verbose=False)["input_ids"][0]) - 1
-            if count >= max_length - 1:
-                raise ConfigError(
-                    f"the prompt {short(self.prompt)} has {count} tokens with [CLS], which leaves no room "
-                    f"for a text: the maximum length is {max_length} tokens with [SEP]."
-                )
-
-    def rows(
-        self, texts: Sequence[str], *, truncation: bool | str, parse_special_tokens: Parsing | None = None
-    ) -> list[Row]:
-        """Return a row for each text; see `text_rows`. Warn if a text is empty."""
-        if not all(map(str.strip, texts)):
-            warn_caller("a text is empty, so its vector is computed from special tokens alone")
-        return text_rows(
-            self.tokenizer,
-            self._with_prompt(texts),
-            max_length=self.max_length,
-            truncation=truncation,
-            parse_special_tokens=parse_special_tokens,
-        )
-
-    def read(self, row: Row) -> Sequence[int]:
-        """Return the positions of the tokens that are pooled, or of [CLS] alone if it suffices."""
-        return first_token(row) if self.modules.pooling == "cls" else every_token(row)
-
-    @property
-    def stacks(self) -> bool:
-        """Whether `vector` also takes the hidden states of several texts."""
-        return not self.modules.steps
-
-    def vector(self, hidden_states: np.ndarray) -> np.ndarray:
-        """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H).
-
-        If `stacks`, the hidden states can be those (B, T, H) of several texts; the result is then (B, D).
-        """
-        modules = self.modules
-        if modules.pooling == "cls":
-            vector = hidden_states[..., 0, :]
-        else:
-            vector = hidden_states.mean(axis=-2) if modules.pooling == "mean" else hidden_states.max(axis=-2)
-        for step in modules.steps:
-            vector = _step(vector, step)
-        # As in sentence-transformers, a shortened vector is not scaled again.
-        return (unit(vector) if modules.normalize else vector)[..., : modules.dimensions]
-
-    def _with_prompt(self, texts: Sequence[str]) -> list[str]:
-        texts = [self.prompt + text for text in texts]
-        # Tokenizers that lowercase texts do so at another position among their normalization steps.
-        if self.modules.lower_case and not self.tokenizer.normalization.get("do_lower_case"):
-            # Character by character: a Greek sigma then has no special form at the ends of words.
-            return ["".join(map(str.lower, text)) for text in texts]
-        return texts
-
-
-def _step(vector: np.ndarray, step: Step) -> np.ndarray:
-    if not isinstance(step, Dense):
-        return unit(vector)
-    outputs = step.weight @ vector  # (D, C) @ (C,)
-    if step.bias is not None:
-        outputs = outputs + step.bias
-    outputs = ACTIVATIONS[step.activation](outputs)
-    if not step.is_residual:
-        return outputs
-    return outputs + (vector if step.residual is None else step.residual @ vector)
-
-
-def _choose_prompt(modules: SentenceModules, name: str | None, text: str | None) -> str:
-    for argument, value in (("prompt_name", name), ("prompt", text)):
-        if not isinstance(value, str | None):
-            raise ConfigError(f"{argument} is {short(value)}. Expected a text.")
-    if name is not None and text is not None:
-        raise ConfigError(f"prompt_name is {name!r} and prompt is {short(text)}. Expected only one of them.")
-    if text is not None:
-        return text
-    chosen = modules.default_prompt_name if name is None else name
-    if chosen is not None and chosen not in modules.prompts:
-        known = ", ".join(map(repr, modules.prompts)) or "none"
-        raise ConfigError(
-            f"prompt_name is {chosen!r}{did_you_mean(str(chosen), modules.prompts)}. Expected a prompt of "
-            f"the model: {known}."
-        )
-    return "" if chosen is None else modules.prompts[chosen]
-
-
 @dataclass(frozen=True, slots=True)
 class Embedded:
     """The prediction for one example."""
@@ -181,7 +72,14 @@ class Embedded:
 
 
 class SentenceEmbedding(Task[PairExample, Row, Embedded]):
-    """Computes the vector of a text. Examples are matching pairs, pairs with scores, or single texts."""
+    """Computes the vector of a text. Examples are matching pairs, pairs with scores, or single texts.
+
+    Args:
+        truncation: how to truncate long texts, see `text_rows`; None for the setting.
+        parse_special_tokens: see `text_rows`.
+        prompt_name: the name of a prompt of the model; None for its default prompt, if it has one.
+        prompt: a text that is added before every text, instead of a prompt of the model.
+    """
 
     name = TASK
     architecture = "AlbertModel"
@@ -191,15 +89,42 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     objective = "embedding"
     output = "hidden_states"
     unused = ("pooler.",)
+    minimum_length = 3
+
+    def __init__(
+        self,
+        *,
+        truncation: bool | str | None = None,
+        parse_special_tokens: Parsing | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        self.truncation = truncation
+        self.parse_special_tokens: Parsing | None = parse_special_tokens
+        self.prompt_name, self.prompt = prompt_name, prompt
 
     def use_config(self, config: AlbertConfig) -> None:
         super().use_config(config)
         settings = self.settings
         self.modules = text_vectors(config, pooling=settings.pooling, normalize=settings.normalize)
-        longest = self.modules.max_length
-        if settings.max_length is None and longest is not None:
-            self.max_length = min(self.max_length, longest)
-        self._vectors = TextVectors(self.tokenizer, self.modules, max_length=self.max_length)
+        if settings.max_length is None and self.modules.max_length is not None:
+            self.max_length = min(self.max_length, self.modules.max_length)
+        self._before = _choose_prompt(self.modules, self.prompt_name, self.prompt)
+        if self._before:
+            count = len(self.tokenizer(self._with_prompt([""]), verbose=False)["input_ids"][0]) - 1
+            if count >= self.max_length - 1:
+                raise ConfigError(
+                    f"the prompt {short(self._before)} has {count} tokens with [CLS], which leaves no room "
+                    f"for a text: the maximum length is {self.max_length} tokens with [SEP]."
+                )
+
+    def _with_prompt(self, texts: Sequence[str]) -> list[str]:
+        texts = [self._before + text for text in texts]
+        # Tokenizers that lowercase texts do so at another position among their normalization steps.
+        if self.modules.lower_case and not self.tokenizer.normalization.get("do_lower_case"):
+            # Character by character: a Greek sigma then has no special form at the ends of words.
+            return ["".join(map(str.lower, text)) for text in texts]
+        return texts
 
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
         entries = {POOLING_KEY: self.modules.pooling, NORMALIZE_KEY: self.modules.normalize}
@@ -229,16 +154,24 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return _KINDS[kind]
 
     def features(self, examples: Sequence[PairExample]) -> list[Row]:
-        texts = [
-            (number, text)
-            for number, example in enumerate(examples)
-            for text in (example.text, example.pair, example.negative)
-            if text is not None
-        ]
-        rows = self._vectors.rows([text for _, text in texts], truncation=self.settings.truncation)
+        """Return a row for each text of each example. Warn if a text is empty."""
+        owners, texts = [], []
+        for number, example in enumerate(examples):
+            given = [text for text in (example.text, example.pair, example.negative) if text is not None]
+            owners += [number] * len(given)
+            texts += given
+        if not all(map(str.strip, texts)):
+            warn_caller("a text is empty, so its vector is computed from special tokens alone")
+        rows = text_rows(
+            self.tokenizer,
+            self._with_prompt(texts),
+            max_length=self.max_length,
+            truncation=self.settings.truncation if self.truncation is None else self.truncation,
+            parse_special_tokens=self.parse_special_tokens,
+        )
         return [
-            replace(row, example=number, labels=examples[number].score)
-            for row, (number, _) in zip(rows, texts, strict=True)
+            replace(row, example=owner, labels=examples[owner].score)
+            for row, owner in zip(rows, owners, strict=True)
         ]
 
     def units(self, rows: Sequence[Row]) -> list[list[Row]]:
@@ -250,14 +183,27 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return {}
 
     def read(self, row: Row) -> Sequence[int]:
-        return self._vectors.read(row)
+        """Return the positions of the tokens that are pooled, or of [CLS] alone if it suffices."""
+        return first_token(row) if self.modules.pooling == "cls" else every_token(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        return self._vectors.vector(scores)
+        """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H).
+
+        If `stacks`, the hidden states can be those (B, T, H) of several texts; the result is then (B, D).
+        """
+        modules = self.modules
+        if modules.pooling == "cls":
+            vector = scores[..., 0, :]
+        else:
+            vector = scores.mean(axis=-2) if modules.pooling == "mean" else scores.max(axis=-2)
+        for step in modules.steps:
+            vector = _dense(vector, step) if isinstance(step, Dense) else unit(vector)
+        # As in sentence-transformers, a shortened vector is not scaled again.
+        return (unit(vector) if modules.normalize else vector)[..., : modules.dimensions]
 
     @property
     def stacks(self) -> bool:
-        return self._vectors.stacks
+        return not self.modules.steps
 
     def decode(self, example: PairExample, rows: list[tuple[Row, np.ndarray]]) -> Embedded:
         vectors = [vector for _, vector in rows]
@@ -340,6 +286,34 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
             return "one vector"
         return None
+
+
+def _dense(vector: np.ndarray, step: Dense) -> np.ndarray:
+    outputs = step.weight @ vector  # (D, C) @ (C,)
+    if step.bias is not None:
+        outputs = outputs + step.bias
+    outputs = ACTIVATIONS[step.activation](outputs)
+    if not step.is_residual:
+        return outputs
+    return outputs + (vector if step.residual is None else step.residual @ vector)
+
+
+def _choose_prompt(modules: SentenceModules, name: str | None, text: str | None) -> str:
+    for argument, value in (("prompt_name", name), ("prompt", text)):
+        if not isinstance(value, str | None):
+            raise ConfigError(f"{argument} is {short(value)}. Expected a text.")
+    if name is not None and text is not None:
+        raise ConfigError(f"prompt_name is {name!r} and prompt is {short(text)}. Expected only one of them.")
+    chosen = modules.default_prompt_name if name is None else name
+    if text is not None or chosen is None:
+        return text or ""
+    if chosen not in modules.prompts:
+        known = ", ".join(map(repr, modules.prompts)) or "none"
+        raise ConfigError(
+            f"prompt_name is {chosen!r}{did_you_mean(chosen, modules.prompts)}. Expected a prompt of the "
+            f"model: {known}."
+        )
+    return modules.prompts[chosen]
 
 
 def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:

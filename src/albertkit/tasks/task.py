@@ -133,6 +133,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
     """Lengths in `TaskSettings` that the config of a fine-tuned model records, so that it is used with the
     same ones."""
+    minimum_length: ClassVar[int] = 4
+    """Minimum of `max_length`: a pair has 3 special tokens."""
     training_multiple: ClassVar[int] = 8
     """Training batches are padded to a multiple of this number of tokens. In bfloat16, CPUs keep memory for
     each shape of a batch, so fewer shapes need less memory."""
@@ -178,8 +180,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             self.max_length = min(self.settings.max_length, self.max_length)
         if type(self).find_labels is not Task.find_labels:
             self.labels = LabelSet.of(config)
-        if self.max_length < 4:  # a pair has 3 special tokens
-            raise ConfigError(f"max_length is {self.max_length}. Expected at least 4.")
+        if self.max_length < self.minimum_length:
+            raise ConfigError(f"max_length is {self.max_length}. Expected at least {self.minimum_length}.")
 
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
         """Return the entries to save in the config of the trained model; the value None removes an entry."""
@@ -316,7 +318,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             then=self.keep,
             batch_tokens=batch_tokens,
             batch_size=batch_size,
-            **({"stacks": True} if self.stacks else {}),
+            stacks=self.stacks,
         )
 
     def predictions(
@@ -422,7 +424,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     def errors(self, example: ExampleT, prediction: PredictionT) -> list[Decision]:
         """Return the wrong decisions for a list of errors."""
-        return [one for one in self.decisions(example, prediction) if not one.is_right]
+        return [decision for decision in self.decisions(example, prediction) if not decision.is_right]
 
     # --- signs of a collapsed training
 
@@ -433,10 +435,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """
         pairs = zip(examples, predictions, strict=True)
         decisions = [decision for pair in pairs for decision in self.decisions(*pair)]
-        true, predicted = (
-            [decision.true for decision in decisions],
-            [decision.predicted for decision in decisions],
-        )
+        true = [decision.true for decision in decisions]
+        predicted = [decision.predicted for decision in decisions]
         if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
             is_constant = bool(np.std(predicted) < _CONSTANT * np.std(true))
         else:
@@ -451,11 +451,6 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the loss of the best prediction that ignores the input; None if unknown."""
         counts = self.learnt_classes(rows)
         return None if counts is None else entropy(counts)
-
-
-def example_name(example: Any, number: int) -> str:
-    """Return the id of an example, or its number."""
-    return str(getattr(example, "id", "") or number)
 
 
 def _hashable(value: Any) -> Any:

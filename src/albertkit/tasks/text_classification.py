@@ -76,8 +76,12 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def use_config(self, config: AlbertConfig) -> None:
         super().use_config(config)
         given = self.settings.threshold
-        if given == "auto":
-            self.labels.check_tuning()
+        if given == "auto" and self.labels.kind is not SEVERAL and len(self.labels.names) != 2:
+            what = f"{len(self.labels.names)} classes" if self.labels.kind is CLASS else "numbers"
+            raise ConfigError(
+                "threshold is 'auto', which is for several labels or for two classes, but the model predicts "
+                f"{what}. Pass a number for classes, or omit it."
+            )
         if given in (None, "auto"):
             given, source = config.extra.get(THRESHOLDS_KEY), f"{THRESHOLDS_KEY} in the config"
         else:
@@ -162,12 +166,12 @@ class TextClassification(Task[TextExample, Row, Classified]):
         decisions = super().decisions(example, prediction)
         if self.labels.kind is not SEVERAL:
             return decisions
-        wrong = [one for one in self.outcomes(example, prediction) if not one.is_right]
+        wrong = [outcome for outcome in self.outcomes(example, prediction) if not outcome.is_right]
         details = {
-            "missed": [one.true for one in wrong if one.true],
-            "extra": [one.predicted for one in wrong if one.predicted],
+            "missed": [outcome.true for outcome in wrong if outcome.true],
+            "extra": [outcome.predicted for outcome in wrong if outcome.predicted],
         }
-        score = max((one.confidence or 0.0 for one in wrong), default=None)
+        score = max((outcome.confidence or 0.0 for outcome in wrong), default=None)
         return [replace(decisions[0], severity=score, details=details | {"score": score})]
 
     def outcomes(self, example: TextExample, prediction: Classified) -> list[Decision]:
@@ -225,8 +229,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """
         if self.labels.kind is not SEVERAL:
             if self.labels.may_abstain:  # perhaps for all examples
-                best = [self.labels.names[int(np.argmax(one.scores))] for one in predictions]
-                predictions = [replace(one, label=name) for one, name in zip(predictions, best, strict=True)]
+                predictions = [
+                    replace(prediction, label=self.labels.names[int(np.argmax(prediction.scores))])
+                    for prediction in predictions
+                ]
             return super().constant_answer(examples, predictions)
         scores = np.array([prediction.scores for prediction in predictions])  # (N, K)
         is_constant = bool((scores.std(axis=0) < CONSTANT * abs(scores.mean(axis=0))).all())

@@ -2,7 +2,7 @@
 
 Texts are split into words like the training data of taggers (`split_words`), and each word into pieces
 separately. A sentence that is too long is read in windows, and each piece is scored where it has the most
-context. `Entities` groups the labels of pieces into entities.
+context. `entities` groups the labels of pieces.
 
 Shapes: T tokens, P pieces of a sentence, K labels.
 """
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.examples import CHARACTER_WORD, IGNORED, WordsExample
 from albertkit.datasets.official import WORD_TABLES
 from albertkit.engines.engine import Row
-from albertkit.errors import ConfigError, DataError, did_you_mean, short
+from albertkit.errors import did_you_mean
 from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, spans, split_label
 from albertkit.reference import softmax
 from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
@@ -184,24 +184,17 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def _piece_labels(self, number: int, example: WordsExample, words: list[int]) -> list[int] | None:
         if example.labels is None:
             return None
-        where = f"example {example.id or number}"
-        if len(example.labels) != len(example.words):
-            sizes = f"{len(example.words)} words and {len(example.labels)} labels"
-            raise DataError(f"{where} has {sizes}. Expected one label for each word.")
-        first = [  # of each word
-            IGNORED_LABEL if label == IGNORED else self.labels.encode(label, where)
-            for label in example.labels
-        ]
-        return [
-            first[word] if word != before else self._later_label(example.labels[word])
-            for before, word in pairwise([-1, *words])
-        ]
-
-    def _later_label(self, label: str) -> int:
-        if self.settings.labeled_tokens == "first" or label == IGNORED:
-            return IGNORED_LABEL
-        inside = f"I{label[1:]}" if self._prefix(label) in [*BEGINS] else label
-        return self.labels.ids.get(inside, self.labels.ids[label])
+        first, later = [], []  # for each word, the labels of its first piece and of the others
+        for label in example.labels:
+            first_id = later_id = IGNORED_LABEL
+            if label != IGNORED:
+                first_id = self.labels.encode(label, f"example {example.id or number}")
+                if self.settings.labeled_tokens == "all":
+                    inside = f"I{label[1:]}" if self._prefix(label) in [*BEGINS] else label
+                    later_id = self.labels.ids.get(inside, first_id)
+            first.append(first_id)
+            later.append(later_id)
+        return [(later if word == before else first)[word] for before, word in pairwise([-1, *words])]
 
     def _prefix(self, label: str) -> str:
         return label[:1] if label[1:2] == "-" or (self._has_no_types and label != OUTSIDE) else ""
@@ -229,7 +222,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             labels=self._with_all_labels(labels),
             pieces=[row.input_ids[position] for row, _ in rows for position in row.positions],
             words=words,
-            offsets=[place for row, _ in rows for place in row.offsets],
+            offsets=[span for row, _ in rows for span in row.offsets],
             scores=softmax(logits),
         )
 
@@ -242,12 +235,12 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         following = list(labels)
         for number in reversed(range(len(labels) - 1)):
             following[number] = labels[number] or following[number + 1]
-        found = [outside]
+        completed = [outside]
         for label, later in zip(labels, following, strict=True):
-            before, inside = found[-1], f"I{later[1:]}"
+            before, inside = completed[-1], f"I{later[1:]}"
             goes_on = before in (f"B{later[1:]}", inside) and self._prefix(later) in [*"IEL"]
-            found.append(label or (inside if goes_on and inside in self.labels.ids else outside))
-        return found[1:]
+            completed.append(label or (inside if goes_on and inside in self.labels.ids else outside))
+        return completed[1:]
 
     def record(self, example: WordsExample, prediction: Tagged) -> dict[str, Any]:
         return {"tokens": list(example.words), "labels": prediction.labels}
@@ -288,8 +281,8 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             else {(number, number + 1): label for number, label in enumerate(side)}
             for side in sides
         )
-        of_words = (one.confidence for one in self.decisions(example, prediction))
-        scores = dict(zip(words, of_words, strict=True))
+        decisions = self.decisions(example, prediction)
+        scores = {word: decision.confidence for word, decision in zip(words, decisions, strict=True)}
         outcomes = []
         for start, end in sorted({*true, *predicted}):
             pair = true.get((start, end), ""), predicted.get((start, end), "")
@@ -313,7 +306,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return outcomes
 
     def errors(self, example: WordsExample, prediction: Tagged) -> list[Decision]:
-        return [one for one in self.outcomes(example, prediction) if not one.is_right]
+        return [outcome for outcome in self.outcomes(example, prediction) if not outcome.is_right]
 
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
         counts = Counter(label for row in rows for label in row.labels)
@@ -357,8 +350,16 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-class Entities:
-    """Groups the labels of a sentence into entities, for one set of labels.
+def entities(
+    tagged: Tagged,
+    word_starts: Sequence[int],
+    *,
+    tokenizer: TokenizerBase,
+    labels: Sequence[str],
+    aggregation: Aggregation = "none",
+    ignored_labels: Collection[str] = (OUTSIDE,),
+) -> list[dict[str, Any]]:
+    """Return the entities of a sentence in the format of `transformers`.
 
     Labels may follow a scheme: B- begins an entity, I- continues it, E- or L- ends it, and S- or U- is an
     entity of a single word (IOB1, IOB2, BIOES, BILOU). Labels without types (B, I, O) form entities of the
@@ -367,117 +368,79 @@ class Entities:
     and I-.
 
     Args:
+        tagged: the prediction for its words.
+        word_starts: the index in the text of each word's first character.
         tokenizer: decodes the pieces.
         labels: names of the scores, in order.
         aggregation: how to group the pieces.
         ignored_labels: labels, or entity types, to leave out.
+
+    Returns:
+        For "none", {entity, score, index, word, start, end} of each piece, where `index` counts the pieces
+        from 1. Otherwise, {entity_group, score, word, start, end} of each entity.
     """
+    is_scheme = of_scheme(labels)
 
-    def __init__(
-        self,
-        tokenizer: TokenizerBase,
-        labels: Sequence[str],
-        *,
-        aggregation: Aggregation = "none",
-        ignored_labels: Collection[str] = (OUTSIDE,),
-    ) -> None:
-        if aggregation not in get_args(Aggregation):
-            known = ", ".join(get_args(Aggregation))
-            raise ConfigError(f"aggregation_strategy is {aggregation!r}. Expected one of {known}.")
-        is_list = isinstance(ignored_labels, Collection) and not isinstance(ignored_labels, str)
-        if not is_list or not all(isinstance(label, str) for label in ignored_labels):
-            raise ConfigError(f"ignore_labels is {short(ignored_labels)}. Expected a list, such as ['O'].")
-        self.tokenizer, self.labels = tokenizer, list(labels)
-        self.aggregation: Aggregation = aggregation
-        self.ignored_labels = frozenset(ignored_labels)
-        # The prefix and the type of each label. Without a prefix, neighbors with the same label form an
-        # entity.
-        is_scheme = of_scheme(labels)
+    def parts(label: int) -> tuple[str, str]:
+        """Return the prefix and the type of a label."""
+        name = labels[label]
+        if is_scheme and name != OUTSIDE:
+            return split_label(name)
+        return (name[0], name[2:]) if name.startswith(("B-", "I-")) else ("I", name)
 
-        def parts(label: str) -> tuple[str, str]:
-            if is_scheme and label != OUTSIDE:
-                return split_label(label)
-            return (label[0], label[2:]) if label.startswith(("B-", "I-")) else ("I", label)
-
-        self._parts = list(map(parts, labels))
-
-    def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the entities of a sentence in the format of `transformers`.
-
-        Args:
-            tagged: the prediction for its words.
-            word_starts: the index in the text of each word's first character.
-
-        Returns:
-            For "none", {entity, score, index, word, start, end} of each piece, where `index` counts the
-            pieces from 1. Otherwise, {entity_group, score, word, start, end} of each entity.
-        """
-        spans = [
-            (word_starts[word] + start, word_starts[word] + end)
-            for word, (start, end) in zip(tagged.words, tagged.offsets, strict=True)
+    offsets = zip(tagged.words, tagged.offsets, strict=True)
+    characters = [(word_starts[word] + start, word_starts[word] + end) for word, (start, end) in offsets]
+    numbers = range(len(tagged.pieces))
+    unit_of = numbers if aggregation in ("none", "simple") else tagged.words
+    units: list[tuple[int, float, range]] = []  # the label, the score and the pieces of each piece or word
+    for _, run in groupby(numbers, unit_of.__getitem__):
+        first, *others = run
+        pieces = range(first, first + 1 + len(others))
+        of_pieces = tagged.scores[pieces.start : pieces.stop]  # (number of pieces, K)
+        scores = of_pieces[0]
+        if aggregation == "max":
+            scores = of_pieces[int(of_pieces.max(axis=-1).argmax())]
+        elif aggregation == "average":
+            scores = of_pieces.mean(axis=0)
+        units.append((int(scores.argmax()), float(scores.max()), pieces))
+    if aggregation == "none":
+        tokens = tokenizer.convert_ids_to_tokens(tagged.pieces)
+        return [
+            {
+                "entity": labels[label],
+                "score": score,
+                "index": piece + 1,
+                "word": tokens[piece],
+                "start": characters[piece][0],
+                "end": characters[piece][1],
+            }
+            for label, score, (piece,) in units
+            if labels[label] not in ignored_labels
         ]
-        units = self._units(tagged)
-        if self.aggregation == "none":
-            tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
-            return [
+    groups: list[list[tuple[int, float, range]]] = []
+    ending, kind, word = "", "", -1  # of the unit before
+    for unit in units:
+        (beginning, next_kind), next_word = parts(unit[0]), tagged.words[unit[2].start]
+        continues = kind == next_kind and beginning not in BEGINS
+        if groups and continues and (word == next_word or ending not in ENDS):
+            groups[-1].append(unit)
+        else:
+            groups.append([unit])
+        ending, kind, word = beginning, next_kind, next_word
+    results = []
+    for group in groups:
+        _, kind = parts(group[0][0])
+        first, last = group[0][2].start, group[-1][2].stop
+        # A word-start mark has no characters, and the space before it does not belong to the entity.
+        ends = [end for start, end in characters[first:last] if end > start]
+        if kind not in ignored_labels and ends:
+            results.append(
                 {
-                    "entity": self.labels[label],
-                    "score": score,
-                    "index": index + 1,
-                    "word": tokens[index],
-                    "start": spans[index][0],
-                    "end": spans[index][1],
+                    "entity_group": kind,
+                    "score": sum(score for _, score, _ in group) / len(group),
+                    "word": tokenizer.decode(tagged.pieces[first:last]),
+                    "start": characters[first][0],
+                    "end": max(ends),
                 }
-                for index, (label, score, _) in enumerate(units)
-                if self.labels[label] not in self.ignored_labels
-            ]
-        groups: list[list[tuple[int, float, range]]] = []
-        for unit in units:
-            if groups and self._continues(groups[-1][-1], unit, tagged.words):
-                groups[-1].append(unit)
-            else:
-                groups.append([unit])
-        entities = []
-        for group in groups:
-            _, kind = self._parts[group[0][0]]
-            first, last = group[0][2].start, group[-1][2].stop
-            # A word-start mark has no characters, and the space before it does not belong to the entity.
-            ends = [end for start, end in spans[first:last] if end > start]
-            if kind not in self.ignored_labels and ends:
-                entities.append(
-                    {
-                        "entity_group": kind,
-                        "score": sum(score for _, score, _ in group) / len(group),
-                        "word": self.tokenizer.decode(tagged.pieces[first:last]),
-                        "start": spans[first][0],
-                        "end": max(ends),
-                    }
-                )
-        return entities
-
-    def _units(self, tagged: Tagged) -> list[tuple[int, float, range]]:
-        """Return the label, the score and the pieces of each piece or word."""
-        numbers = range(len(tagged.pieces))
-        unit_of = numbers if self.aggregation in ("none", "simple") else tagged.words
-        units = []
-        for _, run in groupby(numbers, unit_of.__getitem__):
-            first, *others = run
-            pieces = range(first, first + 1 + len(others))
-            of_pieces = tagged.scores[pieces.start : pieces.stop]  # (number of pieces, K)
-            scores = of_pieces[0]
-            if self.aggregation == "max":
-                scores = of_pieces[int(of_pieces.max(axis=-1).argmax())]
-            elif self.aggregation == "average":
-                scores = of_pieces.mean(axis=0)
-            label = int(scores.argmax())
-            units.append((label, float(scores[label]), pieces))
-        return units
-
-    def _continues(
-        self, before: tuple[int, float, range], unit: tuple[int, float, range], words: Any
-    ) -> bool:
-        """Return whether a unit continues the entity of the unit before."""
-        (ending, kind), (beginning, next_kind) = self._parts[before[0]], self._parts[unit[0]]
-        if kind != next_kind or beginning in BEGINS:
-            return False
-        return words[before[2].start] == words[unit[2].start] or ending not in ENDS
+            )
+    return results

@@ -20,10 +20,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.inputs import read_inputs
 from albertkit.errors import DataError, short
 from albertkit.files import json_text
 from albertkit.inspection.attention import SHARED
-from albertkit.pipelines.inputs import read_inputs
 from albertkit.tokenization.folder import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 
 INDEX, SERVICE_WORKER, FOLDER = "index.html", "service-worker.js", "page"
