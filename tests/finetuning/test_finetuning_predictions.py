@@ -1,8 +1,7 @@
 """Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
 
 import csv
-import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -353,16 +352,6 @@ def test_kept_columns_with_one_name_are_an_error(classifier: Path, tmp_path: Pat
     assert len(predict(classifier, input=tmp_path / "in.csv")) == 1
     with pytest.raises(DataError, match=r"2 columns are named 'a'\. Rename all but one"):
         predict(classifier, input=tmp_path / "in.csv", keep_columns=True)
-
-
-def test_other_processes_can_have_a_predictor(classifier: Path) -> None:
-    """It is pickled without its engine, also after it has predicted."""
-    task, model = load_task("text-classification", classifier, TaskSettings())
-    predictor = Predictor(task, model)
-    asked = [Item(TextExample(text), 1) for text in ("river", "the house was lost")]
-    lines = predictor(asked)
-    assert pickle.loads(pickle.dumps(predictor))(asked) == lines
-    assert set(predictor.__getstate__()) == {field.name for field in fields(predictor)}
 
 
 def test_predictions_in_memory_refuse_options_without_effect(classifier: Path) -> None:
