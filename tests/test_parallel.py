@@ -18,30 +18,27 @@ from one_thread import one_thread  # noqa: F401  # a fixture
 from pretraining_runs import folder_bytes, write_corpus
 from random_models import TWO_LAYERS, random_model
 
-from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.predict import Predictor, predict, predict_file
+from albertkit.finetuning.predict import predict
 from albertkit.modeling.heads import AlbertForSequenceClassification
 from albertkit.parallel import ordered_map
 from albertkit.pretraining.prepare import PrepareReport, prepare
-from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 COUNT, PART = 50, 8
 
 
-@pytest.fixture(scope="module")
-def predictor(tokenizer: AlbertTokenizer) -> Predictor:
-    sizes = TWO_LAYERS | {"max_position_embeddings": 512}
-    model = random_model(AlbertForSequenceClassification, tokenizer, **sizes).eval()
-    return Predictor(TextClassification().bind(tokenizer, model.config), model)
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("albertkit.finetuning.predict.CHUNK", PART)
 
 
 @pytest.fixture(scope="module")
-def model(predictor: Predictor, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tokenizer: AlbertTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    predictor.model.save_pretrained(folder)
-    predictor.task.tokenizer.save_pretrained(folder)
+    sizes = TWO_LAYERS | {"max_position_embeddings": 512}
+    random_model(AlbertForSequenceClassification, tokenizer, **sizes).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -81,7 +78,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> P
 
 
 def predict_parts(
-    predictor: Predictor, source: Path, output: Path, runner: dict[str, Any], stop_after: int | None = None
+    model: Path, source: Path, output: Path, runner: dict[str, Any], stop_after: int | None = None
 ) -> list[int]:
     """Write the predictions, and return the number of finished examples after each part."""
     done: list[int] = []
@@ -92,8 +89,8 @@ def predict_parts(
         if count == stop_after:
             raise KeyboardInterrupt
 
-    reader = predictor.task.reader(str(source), DataOptions(), labeled=False)
-    predict_file(predictor, reader, output, about={}, part_size=PART, progress=progress, **runner)
+    task = "text-classification"
+    predict(model, task=task, input=source, output=output, device="cpu", progress=progress, **runner)
     return done
 
 
@@ -108,19 +105,19 @@ def assert_same_records(first: bytes, second: bytes) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_the_runners_write_the_same_file(
-    predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None
+    model: Path, source: Path, tmp_path: Path, two_cpu_ray: None
 ) -> None:
     local, ray = {"runner": "local"}, {"runner": "ray", "workers": 1}
-    done = predict_parts(predictor, source, tmp_path / "complete.jsonl", local)
+    done = predict_parts(model, source, tmp_path / "complete.jsonl", local)
     assert done == [8, 16, 24, 32, 40, 48, 50]
     complete = (tmp_path / "complete.jsonl").read_bytes()
     assert len(complete.splitlines()) == COUNT
     # Each runner resumes the predictions of the other.
     for first, second in ((ray, local), (local, ray)):
         with pytest.raises(KeyboardInterrupt):
-            predict_parts(predictor, source, tmp_path / "parts.jsonl", first, stop_after=24)
+            predict_parts(model, source, tmp_path / "parts.jsonl", first, stop_after=24)
         assert not (tmp_path / "parts.jsonl").exists()
-        assert predict_parts(predictor, source, tmp_path / "parts.jsonl", second) == done[3:]
+        assert predict_parts(model, source, tmp_path / "parts.jsonl", second) == done[3:]
         assert_same_records((tmp_path / "parts.jsonl").read_bytes(), complete)
         (tmp_path / "parts.jsonl").unlink()
 
@@ -197,23 +194,23 @@ def test_unknown_runners_and_missing_resources_are_errors(
 
 @pytest.mark.parametrize("length", [10, 600, -3])
 def test_a_run_that_was_killed_within_its_first_part_starts_again(
-    predictor: Predictor, source: Path, tmp_path: Path, length: int
+    model: Path, source: Path, tmp_path: Path, length: int
 ) -> None:
     local = {"runner": "local"}
-    predict_parts(predictor, source, tmp_path / "complete.jsonl", local)
+    predict_parts(model, source, tmp_path / "complete.jsonl", local)
     output, partial = tmp_path / "parts.jsonl", tmp_path / "parts.jsonl.partial"
     with pytest.raises(KeyboardInterrupt):
-        predict_parts(predictor, source, output, local, stop_after=8)
+        predict_parts(model, source, output, local, stop_after=8)
     partial.write_bytes(partial.read_bytes()[:length])
-    predict_parts(predictor, source, output, local)
+    predict_parts(model, source, output, local)
     assert output.read_bytes() == (tmp_path / "complete.jsonl").read_bytes()
 
 
-def test_a_file_of_something_else_is_left_alone(predictor: Predictor, source: Path, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_left_alone(model: Path, source: Path, tmp_path: Path) -> None:
     other = tmp_path / "parts.jsonl.partial"
     other.write_text("precious")
     with pytest.raises(DataError, match=r"parts\.jsonl\.partial"):
-        predict_parts(predictor, source, tmp_path / "parts.jsonl", {"runner": "local"})
+        predict_parts(model, source, tmp_path / "parts.jsonl", {"runner": "local"})
     assert other.read_text() == "precious"
 
 

@@ -119,36 +119,32 @@ def _ray_map(
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
     kind, count = _resources(workers, device)
-    remote = ray.remote(num_cpus=1, num_gpus=int(kind == "cuda"))(_RayWorker)
+    # If a worker dies, Ray starts it again, and repeats only the items that it had.
+    options = {
+        "num_cpus": 1,
+        "num_gpus": int(kind == "cuda"),
+        "max_restarts": -1,
+        "max_task_retries": _RETRIES,
+    }
+    remote = ray.remote(**options)(_RayWorker)
     shared = [ray.put(work)]  # in a list, Ray passes the reference instead of the object
     actors = [remote.remote(kind if device else None) for _ in range(count)]
-    waiting: deque[tuple[int, Item, Any, Any]] = deque()  # index of the worker, item, worker, reference
+    waiting: deque[tuple[Item, Any]] = deque()  # items and the references of their results
 
     def oldest() -> Result:
-        """Wait for the oldest item. If its worker died, a new worker repeats only that item."""
-        index, item, actor, reference = waiting.popleft()
-        retries = _RETRIES
-        while True:
-            try:
-                result = ray.get(reference)
-                break
-            except ray.exceptions.RayError as error:
-                if not retries or isinstance(error, ray.exceptions.RayTaskError):
-                    reason = str(error).strip().splitlines()[-1]
-                    raise DataError(f"Ray gave up at {name(item)} ({hint}): {reason}") from error
-            retries -= 1
-            if actors[index] is actor:  # otherwise a new worker has already replaced it
-                actors[index] = remote.remote(kind if device else None)
-            actor = actors[index]
-            reference = actor.work.remote(shared, item)
+        item, reference = waiting.popleft()
+        try:
+            result = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise DataError(f"Ray gave up at {name(item)} ({hint}): {reason}") from error
         if isinstance(result, AlbertKitError):
             raise result
         return result
 
     try:
         for number, item in enumerate(items):
-            actor = actors[number % count]
-            waiting.append((number % count, item, actor, actor.work.remote(shared, item)))
+            waiting.append((item, actors[number % count].work.remote(shared, item)))
             if len(waiting) == 2 * count:  # each worker has one item in progress and one waiting
                 yield oldest()
         while waiting:

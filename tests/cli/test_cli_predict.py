@@ -143,7 +143,7 @@ def test_an_interrupted_prediction_is_resumed(
         f"interrupted: 1,024 of 1,027 predictions are kept in {parts}; the same command resumes the work",
     ]
     content = rows.read_text()
-    rows.write_text(content + "{}\n")
+    rows.write_text(content + '{"text": "the key"}\n')
     result = run_predict(run, classifier, rows, output)
     assert_one_line_error(result, "run with different content of the input", "or delete the file")
     result = run_predict(run, classifier, rows, output, "--max-length", "8", "--keep-columns")

@@ -28,7 +28,7 @@ from structural_fuzz import (
 
 from albertkit.checkpoints.folder import read_folder, write_folder
 from albertkit.checkpoints.keras_file import read_h5
-from albertkit.finetuning.predict import WRITERS, convert, resume
+from albertkit.finetuning.predict import ENDINGS, convert, resume
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import data_options, task_settings
 from albertkit.pretraining.prepare import PreparedFolder
@@ -136,7 +136,7 @@ def test_the_file_of_an_interrupted_prediction(tmp_path: Path) -> None:
 
     def read() -> None:
         if resume(path, about, part_size=2):
-            for ending in WRITERS:
+            for ending in ENDINGS:
                 convert(path, output.with_suffix(ending))
 
     def contents() -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from json_lines import write_json_lines
 from albertkit.datasets.examples import QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.prepared import Prepared, prepare
-from albertkit.tasks.labels import CLASS, SEVERAL, TAGS, LabelSet
+from albertkit.tasks.labels import CLASS, SEVERAL, TAGS, LabelKind, LabelSet
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings
 
@@ -58,24 +58,6 @@ def test_a_maximum_length_above_the_model_is_logged(
         assert [line for line in caplog.messages if line.startswith("max_length")] == expected
 
 
-def test_several_labels_in_one_name_cause_a_note() -> None:
-    """The problem type was set, but not the separator."""
-    notes = LabelSet(SEVERAL, ("sea", "sea;storm")).notes([("sea",), ("sea;storm",)] * 2)
-    assert notes[1:] == [
-        "some labels contain ';'. If it separates several labels, use --label-separator ';'."
-    ]
-
-
-def test_labels_that_differ_only_in_case_or_spaces_cause_a_note() -> None:
-    expected = (
-        "labels that differ only in case or spaces, perhaps by mistake: 'So so', 'soso'. To merge them into "
-        "the most frequent: --merge-labels (in Python merge_labels=True)."
-    )
-    assert expected in LabelSet(CLASS, ("So so", "bad", "soso")).notes(["soso", "So so", "bad"] * 2)
-    assert expected in LabelSet(SEVERAL, ("So so", "bad", "soso")).notes([("soso", "So so"), ("bad",)] * 2)
-    assert len(LabelSet(CLASS, ("bad", "good")).notes(["good", "bad"] * 2)) == 1
-
-
 @pytest.mark.parametrize(
     ("training", "noted"),
     [
@@ -110,6 +92,30 @@ def test_labels_without_a_scheme_cause_a_warning(
     assert task.check([], [], 8) is None
     assert [one.levelname for one in caplog.records] == ["WARNING"] * (note is not None)
     assert all(one.startswith("the metrics") and str(note) in one for one in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "note"),
+    [
+        (SEVERAL, [("sea",), ("sea;storm",)], "use --label-separator ';'"),
+        (CLASS, ["soso", "So so", "bad"], "only in case or spaces, perhaps by mistake: 'So so', 'soso'"),
+        (SEVERAL, [("soso", "So so"), ("bad",)], "perhaps by mistake: 'So so', 'soso'"),
+        (CLASS, list(map(str, range(11))), "11 whole numbers, which are read as classes"),
+        (CLASS, list(map(str, range(10))), None),
+        # The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080.
+        (CLASS, ["2,53", "1,08", "3"], "a decimal point and no thousands separator"),
+        (CLASS, ["1,080", "2,530", "1,200,000.5"], "a decimal point and no thousands separator"),
+        (CLASS, ["a,b", "1,08", "c"], None),
+        (TAGS, [("O", "B-LOC")], None),
+    ],
+)
+def test_labels_that_may_be_misread_cause_a_note(
+    kind: LabelKind, labels: list[Any], note: str | None
+) -> None:
+    flat = [name for label in labels for name in (label if isinstance(label, tuple) else [label])]
+    _, *notes = LabelSet(kind, tuple(sorted({*flat}))).notes(labels * 2)
+    assert [note in line for line in notes if note] == [True] * (note is not None)
+    assert bool(notes) == (note is not None)
 
 
 def prepared_with_hold_out(model: Path, task: str, examples: Sequence[Any], seed: int = 0) -> Prepared:
@@ -191,54 +197,3 @@ def test_every_label_keeps_a_training_example(model: Path, seed: int) -> None:
     prepared = prepared_with_hold_out(model, "text-classification", examples, seed)
     assert len(prepared.validation.examples) == 4
     assert {row.labels for row in prepared.rows} == set(range(10))
-
-
-def test_a_label_without_training_examples_causes_a_note() -> None:
-    notes = LabelSet(CLASS, ("bad", "good", "none")).notes(["bad", "good", "good"])
-    assert notes[1:] == [
-        "labels without a training example: 'none'",
-        "labels with a single training example, perhaps by mistake: 'bad'",
-    ]
-    assert len(LabelSet(TAGS, ("O", "B-LOC", "I-LOC")).notes([("O", "B-LOC")] * 2)) == 1
-
-
-def test_whole_numbers_as_classes_cause_a_note(
-    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    for count, named in ((11, True), (10, False)):
-        file = write_json_lines(
-            tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)]
-        )
-        caplog.clear()
-        prepare(
-            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
-            options=DataOptions(),
-        )  # fmt: skip
-        expected = f"the labels are {count} whole numbers, which are read as classes. If they are amounts, "
-        found = [line for line in caplog.messages if line.startswith(expected)]
-        assert ["--problem-type regression" in line for line in found] == [True] * named
-
-
-def test_numbers_with_a_comma_cause_a_note(
-    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080."""
-    caplog.set_level("INFO")
-    for labels, named in (
-        (["2,53", "1,08", "3"], True),
-        (["1,080", "2,530", "1,200,000.5"], True),
-        (["a,b", "1,08", "c"], False),
-    ):
-        file = write_json_lines(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
-        caplog.clear()
-        prepare(
-            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
-            options=DataOptions(),
-        )  # fmt: skip
-        expected = (
-            "look like numbers, but are read as classes. If they are amounts, write them with a decimal "
-            "point and no thousands separator"
-        )
-        found = [line for line in caplog.messages if line.startswith("labels such as '1,08")]
-        assert [expected in line for line in found] == [True] * named

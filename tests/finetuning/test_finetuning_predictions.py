@@ -1,8 +1,7 @@
 """Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
 
 import csv
-import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from albertkit.datasets.rows import read_rows
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.evaluate import evaluate
-from albertkit.finetuning.predict import Item, Predictor, predict, predict_file
+from albertkit.finetuning.predict import Item, Predictor, predict
 from albertkit.finetuning.prepared import prepare, starting_model
 from albertkit.finetuning.trained import load_task, task_settings
 from albertkit.modeling import auto
@@ -56,37 +55,33 @@ def test_predictions_go_on_after_a_kill(
     source = write_json_lines(
         tmp_path / "input.jsonl", [{"text": row["text"], "name": str(n)} for n, row in enumerate(rows)]
     )
-    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = task.reader(str(source), DataOptions(id_column="name"), labeled=False)
+    monkeypatch.setattr("albertkit.finetuning.predict.CHUNK", 8)
     computed: list[int] = []
 
-    def predict(output: Path, *, stop_after: int | None = None) -> int:
+    def predicted(output: Path, *, stop_after: int | None = None) -> int:
         def progress(count: int, total: int) -> None:
             assert total == 50
             computed.append(count)
             if stop_after is not None and count >= stop_after:
                 raise KeyboardInterrupt
 
-        return predict_file(
-            Predictor(task, loaded), reader, output,
-            about={"run": 1}, part_size=8, progress=progress,
-        ).total  # fmt: skip
+        return predict(classifier, input=source, output=output, id_column="name", progress=progress).total
 
     with pytest.raises(KeyboardInterrupt):
-        predict(tmp_path / "out.jsonl", stop_after=24)
+        predicted(tmp_path / "out.jsonl", stop_after=24)
     assert not (tmp_path / "out.jsonl").exists()
     computed.clear()
-    assert predict(tmp_path / "out.jsonl") == 50
+    assert predicted(tmp_path / "out.jsonl") == 50
     assert computed == [32, 40, 48, 50]
     said = read_json_lines(tmp_path / "out.jsonl")
     assert [one["id"] for one in said] == [str(number) for number in range(50)]
     assert [one["row"] for one in said] == [*range(1, 51)]
     right = sum(one["label"] == row["label"] for one, row in zip(said, rows, strict=True))
     assert right >= 48
-    assert predict(tmp_path / "out.csv") == 50
+    assert predicted(tmp_path / "out.csv") == 50
     with (tmp_path / "out.csv").open(newline="") as file:
         assert [row["label"] for row in csv.DictReader(file)] == [one["label"] for one in said]
-    assert predict(tmp_path / "out.parquet") == 50
+    assert predicted(tmp_path / "out.parquet") == 50
     from pyarrow import parquet
 
     tabular = [
@@ -101,9 +96,11 @@ def test_predictions_go_on_after_a_kill(
     ]  # fmt: skip
 
 
-def test_the_same_values_are_the_same_input(classifier: Path, tmp_path: Path) -> None:
+def test_the_same_values_are_the_same_input(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Large arrays are compared as a whole, and objects by their values."""
-    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    monkeypatch.setattr("albertkit.finetuning.predict.CHUNK", 2)
 
     class Item:
         def __init__(self, value: int) -> None:
@@ -115,11 +112,7 @@ def test_the_same_values_are_the_same_input(classifier: Path, tmp_path: Path) ->
         return [{"text": row["text"], "vector": vector, "item": Item(value)} for row in texts(6, 7)]
 
     def start(given: list[dict[str, Any]], progress: Any = lambda *_: None) -> int:
-        reader = task.reader(given, DataOptions(), labeled=False)
-        output = tmp_path / "out.jsonl"
-        return predict_file(
-            Predictor(task, loaded), reader, output, about={}, part_size=2, progress=progress
-        ).total
+        return predict(classifier, input=given, output=tmp_path / "out.jsonl", progress=progress).total
 
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
@@ -138,23 +131,21 @@ def test_predictions_in_int8_go_on_in_int8(
     classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_json_lines(tmp_path / "input.jsonl", texts(6, 7))
-    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = task.reader(str(source), DataOptions(), labeled=False)
+    monkeypatch.setattr("albertkit.finetuning.predict.CHUNK", 2)
 
     def stop(*_: int) -> None:
         raise KeyboardInterrupt
 
-    def predict(engine: str, progress: Any = lambda *_: None) -> int:
+    def predicted(engine: str, progress: Any = None) -> int:
         output = tmp_path / "out.jsonl"
-        predictor = Predictor(task, loaded, engine=engine)
-        return predict_file(predictor, reader, output, about={}, part_size=2, progress=progress).total
+        return predict(classifier, input=source, output=output, engine=engine, progress=progress).total
 
     monkeypatch.setattr(Predictor, "__call__", lambda self, asked: "{}\n" * len(asked))
     with pytest.raises(KeyboardInterrupt):
-        predict("onnx-int8", stop)
+        predicted("onnx-int8", stop)
     with pytest.raises(DataError, match="an interrupted run with different engine"):
-        predict("onnx")
-    assert predict("onnx-int8") == 6
+        predicted("onnx")
+    assert predicted("onnx-int8") == 6
 
 
 def test_the_tsv_file_is_read_as_it_was_written(
@@ -305,13 +296,24 @@ def test_the_encoding_of_the_output(classifier: Path, tmp_path: Path) -> None:
             assert made[0]["note"] == "gr\u00fcn"
     rows = [{"text": "the river", "note": "\u6cb3"}]
     with pytest.raises(
-        DataError, match=r"out\.csv: cp1252 cannot encode '\u6cb3'\. Choose another --encoding"
+        ConfigError, match=r"out\.csv: cp1252 cannot encode '\u6cb3'\. Choose another --encoding"
     ):
         predict(classifier, input=rows, output=tmp_path / "out.csv", encoding="cp1252", keep_columns=True)
     made = predict(
         classifier, input=rows, output=tmp_path / "out.csv", encoding="utf-8-sig", keep_columns=True
     )
     assert made[0]["note"] == "\u6cb3"
+
+
+def test_a_csv_file_has_the_delimiter_of_the_input(classifier: Path, tmp_path: Path) -> None:
+    for delimiter, mark in ((";", ";"), ("\\t", "\t")):
+        (tmp_path / "in.csv").write_text(f"text{mark}note\nthe river{mark}a,b\n")
+        output = tmp_path / f"{len(delimiter)}.csv"
+        made = predict(
+            classifier, input=tmp_path / "in.csv", output=output, delimiter=delimiter, keep_columns="note"
+        )
+        assert output.read_text().startswith(f"row{mark}note{mark}label")
+        assert made[0]["note"] == "a,b"
 
 
 def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) -> None:
@@ -352,16 +354,6 @@ def test_kept_columns_with_one_name_are_an_error(classifier: Path, tmp_path: Pat
         predict(classifier, input=tmp_path / "in.csv", keep_columns=True)
 
 
-def test_other_processes_can_have_a_predictor(classifier: Path) -> None:
-    """It is pickled without its engine, also after it has predicted."""
-    task, model = load_task("text-classification", classifier, TaskSettings())
-    predictor = Predictor(task, model)
-    asked = [Item(TextExample(text), 1) for text in ("river", "the house was lost")]
-    lines = predictor(asked)
-    assert pickle.loads(pickle.dumps(predictor))(asked) == lines
-    assert set(predictor.__getstate__()) == {field.name for field in fields(predictor)}
-
-
 def test_predictions_in_memory_refuse_options_without_effect(classifier: Path) -> None:
     with pytest.raises(ConfigError, match=r"runner is 'ray'.* Pass output"):
         predict(classifier, input=[{"text": "the river"}], runner="ray")
@@ -373,10 +365,9 @@ def test_predictions_count_truncated_tokens(classifier: Path, tmp_path: Path) ->
     source = write_json_lines(
         tmp_path / "in.jsonl", [{"text": "river"}, {"text": "river " * 100}, {"text": "river " * 60}]
     )
-    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = task.reader(str(source), DataOptions(), labeled=False)
-    made = predict_file(Predictor(task, loaded), reader, tmp_path / "out.jsonl", about={})
-    lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
+    made = predict(classifier, input=source, output=tmp_path / "out.jsonl")
+    tokenizer = AlbertTokenizer.from_pretrained(classifier)
+    lengths = [len(tokenizer(text)["input_ids"]) for text in ("river", "river " * 100, "river " * 60)]
     expected = [max(0, length - 48) for length in lengths]
     lines = read_json_lines(tmp_path / "out.jsonl")
     assert [line["cut"] for line in lines] == expected
@@ -405,13 +396,12 @@ def test_each_task_predicts_for_a_file(
     task: str, row: dict[str, Any], options: dict[str, Any], expected: set[str], model: Path, tmp_path: Path
 ) -> None:
     loaded = getattr(auto, TASKS[task].architecture)(AlbertConfig.from_pretrained(model))
-    own = TASKS[task]().bind(AlbertTokenizer.from_pretrained(model), loaded.config)
-    reader = own.reader(
-        str(write_json_lines(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labeled=False
-    )
+    loaded.save_pretrained(tmp_path / "model")
+    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
     for kind in ("jsonl", "csv", "parquet"):
         output = tmp_path / f"out.{kind}"
-        assert predict_file(Predictor(own, loaded), reader, output, about={}, part_size=2).total == 3
+        made = predict(tmp_path / "model", task=task, input=[row] * 3, output=output, **options)
+        assert made.total == 3
     lines = read_json_lines(tmp_path / "out.jsonl")
     assert all(set(line) == expected for line in lines)
     assert [line["row"] for line in lines] == [1, 2, 3]

@@ -18,9 +18,8 @@ from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.evaluate import Evaluation
 from albertkit.finetuning.losses import HeadObjective, training_inputs
-from albertkit.finetuning.predict import Predictor, predict_file
+from albertkit.finetuning.predict import predict
 from albertkit.finetuning.prepared import prepare
-from albertkit.finetuning.trained import load_task
 from albertkit.modeling.heads import AlbertForQuestionAnswering
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
 from albertkit.tasks.registry import TASKS
@@ -77,17 +76,14 @@ def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
 def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Path) -> None:
     """One combining mark is a text, and nothing is left of it when it is normalized."""
     torch.manual_seed(0)
-    AlbertForQuestionAnswering(AlbertConfig.from_pretrained(model)).save_pretrained(tmp_path / "model")
+    loaded = AlbertForQuestionAnswering(AlbertConfig.from_pretrained(model))
     AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
-    task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
-    write_json_lines(
-        tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")]
-    )
-    reader = task.reader(str(tmp_path / "in.jsonl"), DataOptions(), labeled=False)
+    rows = [{"question": "what?", "context": text} for text in ("\u0301", "the key")]
     for threshold in (None, 0.0):
         loaded.config.extra[THRESHOLD_KEY] = threshold
+        loaded.save_pretrained(tmp_path / "model")
         output = tmp_path / f"{threshold}.jsonl"
-        predict_file(Predictor(task, loaded), reader, output, about={})
+        predict(tmp_path / "model", task="question-answering", input=rows, output=output)
         first, second = read_json_lines(output)
         assert "Infinity" not in output.read_text()
         assert (first["answer"], first["no_answer_difference"]) == ("", None)

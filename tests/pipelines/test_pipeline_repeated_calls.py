@@ -15,7 +15,7 @@ from training_losses import loss_of
 
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.engines.torch import TorchEngine
-from albertkit.finetuning.losses import training_batch, training_inputs
+from albertkit.finetuning.losses import training_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import Pipeline
 from albertkit.tasks.multiple_choice import MultipleChoice
@@ -182,7 +182,7 @@ class TestCallsArePure:
             computed = deepcopy(outputs)
             predictions = own.predictions(examples, rows, outputs)
             found = [
-                rows, units, outputs, predictions, training_batch(own, rows, CPU), own.labels_of(rows),
+                rows, units, outputs, predictions, own.labels_of(rows),
                 [own.read(row) for row in rows], own.padded_length(rows), loss_of(own, model, rows).detach(),
             ]  # fmt: skip
             if task != "embedding":

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pretraining_runs import folder_bytes
@@ -11,7 +12,7 @@ from pretraining_runs import folder_bytes
 from albertkit import files
 from albertkit.errors import ConfigError, DataError, DiskFullError, ModelNotFoundError
 from albertkit.pretraining import prepare as prepare_module
-from albertkit.pretraining.prepare import PreparedFolder, Unit, Work, prepare
+from albertkit.pretraining.prepare import PreparedFolder, PrepareProgress, PrepareReport, prepare
 from albertkit.pretraining.shards import ShardSet
 from albertkit.tokenization.unigram import UnigramModel
 
@@ -33,33 +34,26 @@ def test_invalid_settings_are_an_error(
     assert not (tmp_path / "shards").exists()
 
 
-def test_an_interrupted_call_is_resumed(
-    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(output: Path):
-        return prepare([corpus_file], tiny_vocabulary, output, workers=1, unit_characters=20_000)
+def test_an_interrupted_call_is_resumed(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+    def run(output: Path, progress: Any = None) -> PrepareReport:
+        return prepare(
+            [corpus_file], tiny_vocabulary, output, workers=1, unit_characters=20_000, progress=progress
+        )
+
+    def interrupt(done: PrepareProgress) -> None:
+        if done.units == 3:
+            raise KeyboardInterrupt
 
     run(tmp_path / "whole")
     expected = folder_bytes(tmp_path / "whole")
-
-    work, worked = Work.__call__, []
-
-    def interrupted(self: Work, unit: Unit) -> Unit:
-        if len(worked) == 3:
-            raise KeyboardInterrupt
-        worked.append(unit.number)
-        return work(self, unit)
-
-    monkeypatch.setattr(Work, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut")
+        run(tmp_path / "cut", interrupt)
     with pytest.raises(DataError, match=r"no manifest\.json, so it is not a finished shard folder"):
         ShardSet(tmp_path / "cut/train")
     # Damage a finished shard, and add a shard of another corpus.
     damaged = tmp_path / "cut/train/shard-00001.arrow"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     shutil.copy(damaged, tmp_path / "cut/train/shard-09999.arrow")
-    monkeypatch.setattr(Work, "__call__", work)
     assert run(tmp_path / "cut").reused_shards == 2
     assert folder_bytes(tmp_path / "cut") == expected
     with pytest.raises(DataError, match="has finished shards"):
@@ -148,7 +142,7 @@ def die(unit: object) -> None:
 def test_a_killed_worker_is_an_error(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("albertkit.pretraining.prepare.Work", lambda *_: die)
+    monkeypatch.setattr("albertkit.pretraining.prepare.partial", lambda *_, **__: die)
     with pytest.raises(DataError, match=r"a worker process was killed after .*corpus.jsonl, line 1,"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 

@@ -7,16 +7,12 @@ import torch
 from torch import Tensor
 
 from albertkit.engines.engine import Row
-from albertkit.finetuning.losses import (
-    embedding_loss,
-    text_numbers,
-    text_scores,
-    training_inputs,
-    training_vectors,
-)
+from albertkit.finetuning.batches import UnitBatch
+from albertkit.finetuning.losses import EmbeddingObjective, training_inputs
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
+from albertkit.training.distributed import World
 
 CPU = torch.device("cpu")
 
@@ -36,11 +32,6 @@ def embedding_loss_of(
     temperature: float = FinetuningSettings.temperature,
 ) -> Tensor:
     """Return the loss of a batch of two or more examples, which must have the same number of texts."""
-    units = task.units(rows)
-    vectors = training_vectors(task, model, [row for unit in units for row in unit], CPU)  # (B W, H)
-    return embedding_loss(
-        vectors.unflatten(0, (len(units), -1)),
-        text_numbers(units, CPU),
-        text_scores(units, CPU),
-        temperature=temperature,
-    )
+    (batch,) = UnitBatch(task.units(rows)).split(1)
+    objective = EmbeddingObjective(task, World(CPU), temperature=temperature)
+    return objective(model, batch, objective.counts(batch)).loss

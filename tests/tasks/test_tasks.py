@@ -12,7 +12,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.engines.engine import Row
 from albertkit.engines.torch import TorchEngine
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.losses import training_batch, training_inputs
+from albertkit.finetuning.losses import training_inputs
 from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
     AlbertForSequenceClassification,
@@ -186,7 +186,7 @@ class TestTrainingBatches:
         task = bound(TextClassification(), tokenizer, max_length=13, labels=["a"])
         (row,) = task.features([TextExample("word " * 7, label="a")])
         assert task.padded_length([row]) == 13
-        assert training_batch(task, [row], CPU)["input_ids"].shape == (1, 13)
+        assert training_inputs(task, [row], CPU)["input_ids"].shape == (1, 13)
 
     def test_questions_are_not_padded_further(self, tokenizer):
         """Padding would change the loss of this head, which scores every position."""

@@ -1,7 +1,6 @@
 """Options that save memory or time do not change the result, and metrics and speed are logged."""
 
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -16,10 +15,9 @@ from safetensors.torch import load_file
 from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import ConfigError
-from albertkit.training import loop, throughput
+from albertkit.training import throughput
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.state import RunState
 
 
 def test_any_seed_will_do(tmp_path: Path) -> None:
@@ -167,23 +165,12 @@ def test_the_peak_of_a_gpu_is_stated_or_measured(
     assert throughput.peak_flops(torch.device("cuda"), torch.bfloat16) == (stated or 7.0)
 
 
-def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minutes_left_follow_the_speed_of_this_process(tmp_path: Path) -> None:
     """The time before a resume must not count, because it may come from another machine."""
-    now = [0.0]
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    state = RunState(output=Path(), step=100, tokens=1_000, seconds=60_000.0)
-    meter = loop.Meter(torch.device("cpu"), state, done=state.step)
-    now[0], state.step, state.tokens = 50.0, 110, 1_100
-    figures = meter.figures(done=state.step, length=170, seconds_left=math.inf)
-    assert figures["tokens_per_second"] == pytest.approx(2.0)
-    assert figures["minutes_left"] == pytest.approx(60 * 5 / 60)
-    limited = meter.figures(done=state.step, length=170, seconds_left=30.0)
-    assert limited["minutes_left"] == pytest.approx(0.5)
-
-
-def test_a_run_keeps_freed_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it, steps are a fifth slower: dev/lab-notes.md, 2026-11-24."""
-    called: list[None] = []
-    monkeypatch.setattr(loop, "keep_freed_memory", lambda: called.append(None))
-    run(tmp_path / "run", settings())
-    assert len(called) == 1
+    run(tmp_path, settings(steps=4, schedule="trapezoid"))
+    file = tmp_path / "checkpoints" / "step-0000004" / "training_state.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"seconds": 60_000.0}))
+    run(tmp_path, settings(steps=8, schedule="trapezoid", log_every=1))
+    line = next(line for line in read_metrics(tmp_path) if line["step"] == 5 and "minutes_left" in line)
+    assert line["seconds"] >= 60_000
+    assert 0 < line["minutes_left"] < 10

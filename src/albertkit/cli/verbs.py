@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from albertkit.cli import printing
@@ -163,7 +162,7 @@ def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> 
         if given.get("output") is None:
             logger.info("to list the errors, the worst first, set a folder for the report: --output FOLDER")
         return
-    from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
+    from albertkit.finetuning.suites import evaluate_suite, results_page
 
     omit = [flag.name for flag in of_dataclass(_resolve(_DATA), "Data") if flag.name in given]
     omit += ["task"] * ("task" in given)
@@ -171,8 +170,6 @@ def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> 
         raise ConfigError(f"a suite has its own tasks, in files with known columns. Omit {', '.join(omit)}.")
     data, model = given.pop("data"), given.pop("model")
     reports = evaluate_suite(suite, data, model, **given)
-    if given.get("output") is not None:
-        write_results(suite, model, reports, Path(given["output"]))
     if json:
         printing.print_json({name: report.get("metrics") for name, report in reports.items()})
     else:

@@ -8,8 +8,7 @@ import logging
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -234,18 +233,15 @@ class EvaluationSet:
         self.task, self.examples, self.data_rows = task, examples, list(data_rows)
         self.batch_tokens = batch_tokens
         self._chunks = list(features_of_all(task, examples))
+        self.rows = [row for _, rows in self._chunks for row in rows]
         self._lengths: list[int] = []
         self.counts = RowCounts(task)
         for chunk, rows in self._chunks:
-            lengths = [0] * len(chunk)
+            lengths = Counter[int]()
             for row in rows:
                 lengths[row.example] += len(row.input_ids)
-            self._lengths += lengths
+            self._lengths += [lengths[number] for number in range(len(chunk))]
             self.counts.add(chunk, rows)
-
-    @property
-    def rows(self) -> list[Any]:
-        return [row for _, rows in self._chunks for row in rows]
 
     @property
     def main_metric(self) -> str:
@@ -422,7 +418,8 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
     with complete_files(folder) as files:
         names = [f"{part['shortest']}-{part['longest']}\n({part['examples']})" for part in by_length]
-        with _picture(files / "by_length.png", 5, 3.2) as panel:
+        with picture(files / "by_length.png", 5, 3.2) as figure:
+            panel = figure.subplots()
             panel.bar(names, [part["score"] for part in by_length])
             panel.set(xlabel="tokens (examples)", ylabel=evaluation.main_metric)
             panel.tick_params(axis="x", labelsize=7)
@@ -431,19 +428,22 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         if reliability:
             error, bins = reliability
             points = [(part["confidence"], part["accuracy"]) for part in bins if part["count"]]
-            with _picture(files / "calibration.png", 4, 4) as panel:
+            with picture(files / "calibration.png", 4, 4) as figure:
+                panel = figure.subplots()
                 panel.plot([0, 1], [0, 1], color="gray", linewidth=1)
                 panel.plot(*zip(*points, strict=True), marker="o")
                 panel.set(xlabel="confidence", ylabel="accuracy", title=f"calibration error {error:.3f}")
         are_numbers = all(isinstance(answer, int | float) for answer in answers)
         if decisions and isinstance(decisions[0].predicted, float) and are_numbers:
             true, predicted = ([getattr(one, side) for one in decisions] for side in ("true", "predicted"))
-            with _picture(files / "numbers.png", 4, 4) as panel:
+            with picture(files / "numbers.png", 4, 4) as figure:
+                panel = figure.subplots()
                 panel.scatter(true, predicted, s=8, alpha=0.5)
                 panel.set(xlabel="true", ylabel=f"predicted {evaluation.task.answer}")
         if ranks:
             shares = [(number + 1) / len(ranks) for number in range(len(ranks))]
-            with _picture(files / "ranks.png", 4, 4) as panel:
+            with picture(files / "ranks.png", 4, 4) as figure:
+                panel = figure.subplots()
                 panel.step(sorted(ranks), shares, where="post")
                 panel.set(xlabel="rank", ylabel="share of matches up to this rank")
                 panel.set(xscale="log", ylim=(0, 1.02))
@@ -457,6 +457,9 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
 
 
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
+    def cell(label: str) -> str:
+        return label.replace("|", "\\|").replace("\n", " ")
+
     lines = [f"# {report.get('task', 'Evaluation')}", ""]
     lines += [f"* {name}: {value}" for name, value in report.items() if isinstance(value, str | int)]
     lines += [f"* {count:,} {what}" for what, count in report["warnings"].items()]
@@ -472,13 +475,13 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     if report["classes"]:
         lines += ["", "| label | precision | recall | F1 | count |", "|---|---|---|---|---|"]
         lines += [
-            "| {} | {:.4f} | {:.4f} | {:.4f} | {:,} |".format(_cell(name), *scores.values())
+            "| {} | {:.4f} | {:.4f} | {:.4f} | {:,} |".format(cell(name), *scores.values())
             for name, scores in report["classes"].items()
         ]
     if confusions := most_confused(report["confusion"]):
         lines += ["", "| true | predicted | count |", "|---|---|---|"]
         lines += [
-            f"| {_cell(true)} | {_cell(predicted)} | {count:,} |" for true, predicted, count in confusions
+            f"| {cell(true)} | {cell(predicted)} | {count:,} |" for true, predicted, count in confusions
         ]
     lines += ["", f"[{ERRORS}]({ERRORS}) has the errors, the worst first."]
     lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
@@ -489,10 +492,6 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     ]
     lines += ["", *(f"![{name}]({name})" for name in pictures)]
     return "\n".join(lines) + "\n"
-
-
-def _cell(label: str) -> str:
-    return label.replace("|", "\\|").replace("\n", " ")
 
 
 def most_confused(confusion: Mapping[str, Mapping[str, int]], limit: int = 10) -> list[tuple[str, str, int]]:
@@ -527,7 +526,8 @@ def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[st
     cell = min(0.4, 6.5 / len(labels))  # inches; the picture is at most 9 inches wide, as is a page
     side = 2.5 + cell * len(labels)
     indices = range(len(labels))
-    with _picture(folder / "confusion.png", side, side) as panel:
+    with picture(folder / "confusion.png", side, side) as figure:
+        panel = figure.subplots()
         panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         style: dict[str, Any] = {"fontsize": min(8, 30 * cell)}
         of_ticks = style | {"parse_math": False}  # "$" would begin a formula
@@ -540,10 +540,3 @@ def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[st
                     color = "white" if shares[row, column] > 0.5 else "black"
                     style |= {"ha": "center", "va": "center", "color": color}
                     panel.text(column, row, str(counts[row, column]), **style)
-
-
-@contextmanager
-def _picture(target: Path, width: float, height: float) -> Iterator[Any]:
-    """Yield the panel of a picture, which is written at the end of the block."""
-    with picture(target, width, height) as figure:
-        yield figure.subplots()

@@ -19,7 +19,7 @@ from albertkit.extras import require
 from albertkit.files import atomic_path, copy_file, finite, full_disk_named, write_json
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.evaluate import Evaluation, write_report
-from albertkit.finetuning.losses import make_objective, objective_name
+from albertkit.finetuning.losses import make_objective
 from albertkit.finetuning.prepared import Prepared, prepare, starting_model
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY, CONTENTS, check_metric, split_settings
@@ -385,7 +385,9 @@ def _train(
             "main_metric": metric,
             "own_metrics": {metric.title: task.directions[metric.title] for metric in task.own_metrics},
             "task_name": task.name,  # "task" has the settings of the task
-            "objective": objective_name(task),
+            "objective": task.objective
+            if isinstance(task.objective, str)
+            else getattr(task.objective, "__qualname__", type(task.objective).__qualname__),
             # The best value so far belongs to this data.
             "validation_data": fingerprint(validation.rows, map(task.truth, validation.examples)),
             # The rows have only the ids of the labels, but the saved models have the names.

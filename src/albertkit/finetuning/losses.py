@@ -30,7 +30,7 @@ from torch import Tensor
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
-from albertkit.engines.torch import PaddedBatch, pad_batch
+from albertkit.engines.torch import pad_batch
 from albertkit.errors import ConfigError, suggestion
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.heads import HEADS
@@ -121,14 +121,45 @@ class EmbeddingObjective:
         self._loss = loss.detach()
         self._waiting = list(zip(seeds, gradients.split([len(part) for part in computed]), strict=True))
 
-    def _vectors(self, model: Any, batch: UnitBatch) -> Tensor:
-        vectors = training_vectors(self.task, model, batch.rows, self.world.device)
+    def _vectors(self, model: Callable[..., Any], batch: UnitBatch) -> Tensor:
+        """Return the vectors (B, W, H) of the texts."""
+        rows, modules = batch.rows, self.task.modules
+        inputs = pad_batch(
+            rows,
+            pad_token_id=self.task.tokenizer.pad_token_id,
+            device=self.world.device,
+            length=self.task.padded_length(rows),
+        )
+        hidden_states = model(**inputs, return_dict=True).last_hidden_state  # (B W, T, H)
+        mask = inputs["attention_mask"][:, :, None]  # (B W, T) -> (B W, T, 1)
+        if modules.pooling == "cls":
+            vectors = hidden_states[:, 0]
+        elif modules.pooling == "max":
+            vectors = hidden_states.masked_fill(mask == 0, -math.inf).amax(dim=1)
+        else:
+            mask = mask.to(hidden_states.dtype)
+            vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
+        vectors = F.normalize(vectors, dim=-1) if modules.normalize else vectors
         return vectors.float().unflatten(0, (len(batch.units), -1))
 
     def _whole_loss(self, vectors: Tensor, batch: UnitBatch) -> Tensor:
         """Return the loss over the examples of all processes, with gradients for this process's vectors."""
-        texts, scores = text_numbers(batch.units, vectors.device), text_scores(batch.units, vectors.device)
-        gathered = [self.world.gather(values) for values in (vectors, texts, scores)]
+
+        def number(row: Row) -> int:
+            """Return a number that is equal for equal texts, also in other processes."""
+            digest = hashlib.blake2b(np.array(row.input_ids, np.int32).tobytes(), digest_size=8).digest()
+            return int.from_bytes(digest, "little", signed=True)
+
+        texts = [[number(row) for row in unit] for unit in batch.units]
+        scores = [math.nan if unit[0].labels is None else unit[0].labels for unit in batch.units]
+        gathered = [
+            self.world.gather(values)
+            for values in (
+                vectors,
+                torch.tensor(texts, dtype=torch.int64, device=vectors.device),  # (B, W)
+                torch.tensor(scores, dtype=torch.float32, device=vectors.device),  # (B,)
+            )
+        ]
         gathered[0][self.world.rank] = vectors
         return embedding_loss(*map(torch.cat, gathered), temperature=self.temperature)
 
@@ -149,13 +180,6 @@ def make_objective(
         wanted = f"the objective of {task.name} is {task.objective!r}"
         raise ConfigError(f"{wanted}. {suggestion(task.objective, LOSSES)}")
     return HeadObjective(task, world, loss=loss)
-
-
-def objective_name(task: Task) -> str:
-    """Return the name of a task's objective; for a function, its qualified name."""
-    if isinstance(task.objective, str):
-        return task.objective
-    return getattr(task.objective, "__qualname__", type(task.objective).__qualname__)
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -203,55 +227,16 @@ def training_inputs(
     For multiple choice, the batch is (B / C, C, T), because the choices of a question share a softmax. The
     rows contain complete units.
     """
-    batch: dict[str, Any] = {**training_batch(task, rows, device, length=length)}
+    length = length or task.padded_length(rows)
+    batch: dict[str, Any] = {
+        **pad_batch(rows, pad_token_id=task.tokenizer.pad_token_id, device=device, length=length)
+    }
     if HEADS[task.architecture].has_choices:
         choices = len(task.units(rows)[0])
         batch = {name: value.unflatten(0, (-1, choices)) for name, value in batch.items()}
     return batch | {
         name: torch.from_numpy(np.asarray(labels)).to(device) for name, labels in task.labels_of(rows).items()
     }
-
-
-def training_batch(
-    task: Task, rows: Sequence[Row], device: torch.device, *, length: int | None = None
-) -> PaddedBatch:
-    """Return rows as one batch (B, T), where T is `length`, or else `Task.padded_length`."""
-    length = length or task.padded_length(rows)
-    return pad_batch(rows, pad_token_id=task.tokenizer.pad_token_id, device=device, length=length)
-
-
-def training_vectors(
-    task: SentenceEmbedding, model: Callable[..., Any], rows: Sequence[Row], device: torch.device
-) -> Tensor:
-    batch = training_batch(task, rows, device)
-    hidden_states = model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
-    mask = batch["attention_mask"][:, :, None]  # (B, T) -> (B, T, 1)
-    pooling = task.modules.pooling
-    if pooling == "cls":
-        vectors = hidden_states[:, 0]
-    elif pooling == "max":
-        vectors = hidden_states.masked_fill(mask == 0, -math.inf).amax(dim=1)
-    else:
-        mask = mask.to(hidden_states.dtype)
-        vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
-    return F.normalize(vectors, dim=-1) if task.modules.normalize else vectors
-
-
-def text_numbers(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:
-    """Return numbers (B, W) that are equal for equal texts, also across processes."""
-
-    def number(row: Row) -> int:
-        digest = hashlib.blake2b(np.array(row.input_ids, np.int32).tobytes(), digest_size=8).digest()
-        return int.from_bytes(digest, "little", signed=True)
-
-    numbers = [[number(row) for row in unit] for unit in units]
-    return torch.tensor(numbers, dtype=torch.int64, device=device)
-
-
-def text_scores(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:
-    """Return the scores (B,), NaN for examples without a score."""
-    scores = [math.nan if unit[0].labels is None else unit[0].labels for unit in units]
-    return torch.tensor(scores, dtype=torch.float32, device=device)
 
 
 # --- sentence embedding
@@ -285,19 +270,14 @@ def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> T
     first = vectors[:, 0]  # (B, H)
     candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)  # (B, W - 1, H) -> ((W - 1) B, H), second first
     logits = first @ candidates.T / temperature  # (B, (W - 1) B)
+    first_texts, candidate_texts = texts[:, 0], texts[:, 1:].T.flatten()
+    same_first = first_texts[:, None] == first_texts  # (B, B)
+    same_as_second = texts[:, 1, None] == candidate_texts  # (B, (W - 1) B)
+    excluded = same_first.float() @ same_as_second.float() > 0  # right for this first text or an equal one
+    excluded |= first_texts[:, None] == candidate_texts
     right = torch.arange(len(first), device=logits.device)
-    excluded = _not_wrong(texts)
     excluded[right, right] = False
     return F.cross_entropy(logits.masked_fill(excluded, -math.inf), right)
-
-
-def _not_wrong(texts: Tensor) -> Tensor:
-    """Return whether each candidate is right for each first text or equals it: (B, W) -> (B, (W - 1) B)."""
-    first, second, candidates = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
-    same_first = first[:, None] == first  # (B, B)
-    same_as_second = second[:, None] == candidates  # (B, (W - 1) B)
-    right = same_first.float() @ same_as_second.float() > 0  # right for this first text or an equal one
-    return right | (first[:, None] == candidates)
 
 
 def ranking_loss(cosines: Tensor, scores: Tensor, *, temperature: float) -> Tensor:

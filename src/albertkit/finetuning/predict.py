@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import chain, islice
 from operator import ne
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ SCORES, SCORE_PREFIX, VECTOR = "scores", "score_", "vector"
 _FLOAT32 = "float32"  # the key of an array of these numbers in base64
 _SPACES = str.maketrans("\t\r\n", "   ")
 _SHEET_ROWS, _CELL_CHARACTERS, _EXACT = 1_048_576, 32_767, 10**15  # limits of Excel
+ENDINGS = (".jsonl", ".csv", ".tsv", ".xlsx", ".parquet", ".npy")
+_LIBRARIES = {".parquet": ("pyarrow", "arrow"), ".xlsx": ("openpyxl", "excel")}
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,6 +87,8 @@ class Predictions(Result):
     """The columns of predictions in memory."""
     encoding: str | None = None
     """The encoding of a .csv or .tsv file; None for UTF-8."""
+    delimiter: str | None = None
+    """The separator between the cells of a .csv file; None for a comma."""
 
     def __len__(self) -> int:
         return self.total
@@ -94,10 +98,11 @@ class Predictions(Result):
             return iter(self.records)
         if self.path.suffix.lower() == ".npy":
             return ({VECTOR: vector} for vector in np.load(self.path, mmap_mode="r"))
-        return (dict(row.values) for row in read_rows(self.path, encoding=self.encoding))
+        rows = read_rows(self.path, encoding=self.encoding, delimiter=self.delimiter)
+        return (dict(row.values) for row in rows)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.records[index] if self.path is None else list(self)[index]
+        return list(self)[index]
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
@@ -170,6 +175,7 @@ def predict(
         raise ConfigError(f"workers is {workers}, but only the runner 'ray' has several. Omit it.")
     if output is None and runner != "local":
         raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
+    output = None if output is None else Path(output)
     device = engine_device(engine, device)
     setup = open_trained(
         str(model),
@@ -181,38 +187,88 @@ def predict(
         labeled=False,
         device=CPU if runner == "ray" else read_device(device),  # with Ray, only its workers compute
     )
+    reader, about = setup.reader, {"task": setup.task.name} | setup.settings
     predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
-    encoding = setup.settings.pop("encoding")  # a run can be resumed with another one
     if isinstance(keep_columns, str):
-        keep_columns = columns_in(keep_columns, setup.reader.rows.columns)
+        keep_columns = columns_in(keep_columns, reader.rows.columns)
     if output is None:
-        total = _check_examples(setup.reader, setup.task, keep_columns)
+        total, _ = _check_examples(reader, predictor.task, keep_columns)
         records: list[dict[str, Any]] = []
         with ProgressBar() as bar:
-            for chunk in chunks(_items(setup.reader, keep_columns)):
+            for chunk in chunks(_items(reader, keep_columns)):
                 records += predictor.records(chunk)
                 bar.update_count(len(records), total, "examples")
-        return Predictions(len(records), [one["cut"] for one in records if one.get("cut")], records=records)
-    with ProgressBar() as bar:
-        predictions = predict_file(
-            predictor,
-            setup.reader,
-            Path(output),
-            about={"task": setup.task.name} | setup.settings,
-            encoding=encoding,
-            runner=runner,
-            workers=workers,
-            device=str(device),
-            keep_columns=keep_columns,
-            progress=progress or (lambda done, total: bar.update_count(done, total, "examples")),
+        return Predictions(total, [one["cut"] for one in records if one.get("cut")], records=records)
+
+    suffix = output.suffix.lower()
+    check_ending(output, *ENDINGS)
+    if library := _LIBRARIES.get(suffix):
+        require(library[0], extra=library[1])
+    if output.exists():
+        raise DataError(f"{output} exists. Choose another name, or delete it first.")
+    encoding = about.pop("encoding")  # another run can finish the file in another one
+    encoding = encoding if suffix in (".csv", ".tsv") else None
+    delimiter = about["delimiter"] if suffix == ".csv" else None
+    total, content = _check_examples(reader, predictor.task, keep_columns)
+    about |= {
+        "part_size": CHUNK,
+        "keep_columns": keep_columns,
+        "model": model_sha256(predictor.model, predictor.task.config),
+        "content of the input": content,
+    }
+    if engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
+        about["engine"] = engine
+    if suffix == ".npy" and (predictor.task.name != TASK or next(iter(reader)).pair is not None):
+        raise ConfigError(
+            f"{output}: a .npy file is for the vectors of single texts, which these examples do not have. "
+            "Choose another ending, such as .jsonl."
         )
-    logger.info("%s predictions in %s", f"{len(predictions):,}", output)
-    if cut := predictions.cut:
+    lines = output.with_name(f"{output.name}.partial")
+    count = resume(lines, about, CHUNK)
+    if count:
         logger.info(
-            f"{len(cut):,} of {len(predictions):,} predictions are for examples that were truncated "
+            f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
+        )
+    parts = ordered_map(
+        predictor,
+        chunks(islice(_items(reader, keep_columns), count, None), CHUNK),
+        runner=runner,
+        workers=1 if runner == "local" else workers,
+        device=str(device),
+        name=lambda part: f"rows {part[0].row} to {part[-1].row}",
+        hint="the predictions before it are kept, and the same command resumes the work",
+    )
+    with ProgressBar() as bar, made_folder(output.parent), full_disk_named(lines):
+        try:
+            with closing(parts), lines.open("a", encoding="utf-8") as file:
+                if not count:
+                    file.write(json_text(about, default=str) + "\n")
+                for text in parts:
+                    file.write(text)
+                    file.flush()
+                    count += text.count("\n")
+                    if progress:
+                        progress(count, total)
+                    else:
+                        bar.update_count(count, total, "examples")
+            cut = [record["cut"] for record in _records(lines) if record.get("cut")]
+            convert(lines, output, encoding, delimiter)
+        except BaseException as error:
+            if count:
+                how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+                kept = f"kept in {lines}; the same command resumes the work"
+                logger.info(f"{how}: {count:,} of {total:,} predictions are {kept}")
+            else:
+                lines.unlink(missing_ok=True)
+            raise
+    lines.unlink()
+    logger.info("%s predictions in %s", f"{count:,}", output)
+    if cut:
+        logger.info(
+            f"{len(cut):,} of {count:,} predictions are for examples that were truncated "
             f"({sum(cut):,} tokens removed, up to {max(cut):,} of one example; see the column 'cut')"
         )
-    return predictions
+    return Predictions(count, cut, output, encoding=encoding, delimiter=delimiter)
 
 
 @dataclass(frozen=True)
@@ -311,87 +367,6 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def predict_file(
-    predictor: Predictor,
-    reader: Reader[Any],
-    output: Path,
-    *,
-    about: dict[str, Any],
-    part_size: int = CHUNK,
-    runner: str = "local",
-    workers: int | None = None,
-    device: str = "auto",
-    keep_columns: bool | Sequence[str] = False,
-    encoding: str | None = None,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> Predictions:
-    """Write the predictions for all examples of a reader, one row per example; see `predict`.
-
-    `about` has the settings of this run. An interrupted run with other settings, another model or another
-    input is not continued. All runners compute the same parts of `part_size` examples, so one can
-    continue a run of another.
-    """
-    check_ending(output, *WRITERS)
-    if library := _LIBRARIES.get(output.suffix.lower()):
-        require(library[0], extra=library[1])
-    if output.exists():
-        raise DataError(f"{output} exists. Choose another name, or delete it first.")
-    about = about | {
-        "part_size": part_size,
-        "keep_columns": keep_columns,
-        "model": model_sha256(predictor.model, predictor.task.config),
-        "content of the input": values_sha256(row.values for row in reader.rows),
-    }
-    if predictor.engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
-        about["engine"] = predictor.engine
-    lines = output.with_name(f"{output.name}.partial")
-    count = resume(lines, about, part_size)
-    total = _check_examples(reader, predictor.task, keep_columns)
-    is_single = predictor.task.name == TASK and next(iter(reader)).pair is None
-    if output.suffix.lower() == ".npy" and not is_single:
-        raise ConfigError(
-            f"{output}: a .npy file is for the vectors of single texts, which these examples do not have. "
-            "Choose another ending, such as .jsonl."
-        )
-    if count:
-        logger.info(
-            f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
-        )
-    parts = ordered_map(
-        predictor,
-        chunks(islice(_items(reader, keep_columns), count, None), part_size),
-        runner=runner,
-        workers=1 if runner == "local" else workers,
-        device=device,
-        name=lambda part: f"rows {part[0].row} to {part[-1].row}",
-        hint="the predictions before it are kept, and the same command resumes the work",
-    )
-    with made_folder(output.parent), full_disk_named(lines):
-        try:
-            with closing(parts), lines.open("a", encoding="utf-8") as file:
-                if not count:
-                    file.write(json_text(about, default=str) + "\n")
-                for text in parts:
-                    file.write(text)
-                    file.flush()
-                    count += text.count("\n")
-                    progress(count, total)
-            with reading(lines, DataError), lines.open("rb") as file:
-                records = map(json.loads, islice(file, 1, None))
-                cut = [record["cut"] for record in records if record.get("cut")]
-            convert(lines, output, encoding)
-        except BaseException as error:
-            if count:
-                how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-                kept = f"kept in {lines}; the same command resumes the work"
-                logger.info(f"{how}: {count:,} of {total:,} predictions are {kept}")
-            else:
-                lines.unlink(missing_ok=True)
-            raise
-    lines.unlink()
-    return Predictions(count, cut, output, encoding=encoding)
-
-
 def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
     """Cut the file of an interrupted run after its last complete part, and return its predictions."""
     if not lines.is_file():
@@ -419,17 +394,22 @@ def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
     return complete
 
 
-def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool | Sequence[str]) -> int:
-    """Return the number of examples, after reading all of them once and checking that they can be used."""
+def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool | Sequence[str]) -> tuple[int, str]:
+    """Read all examples once, check that they can be used, and return their number and a hash of the rows."""
     if keep_columns:
         if not reader.rows.columns:
             raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
         names = reader.rows.columns if keep_columns is True else keep_columns
         reader.rows.check_columns(keep_columns=names)
-    report = ReadingReport(reader.source)
-    examples = (example for _, example in reader.read(report, counts_all=True))
+    report, digest = ReadingReport(reader.source), hashlib.sha256()
+
+    def examples() -> Iterator[Any]:
+        for row, example in reader.numbered(report, counts_all=True):
+            digest.update(values_sha256([row.values]).encode())
+            yield example
+
     may_fail = task.may_be_too_long or not (task.settings.truncation or task.reads_windows)
-    for _ in features_of_all(task, examples) if may_fail else examples:
+    for _ in features_of_all(task, examples()) if may_fail else examples():
         pass
     if wrong := report.rows - report.examples:
         problems = report.problems.values()
@@ -443,24 +423,20 @@ def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool | Sequen
         raise DataError(f"{reader.source}: there are no examples to predict for.")
     if report.problems:
         logger.info("\n".join(report.lines()))
-    return report.rows
+    return report.rows, digest.hexdigest()
 
 
 def _items(reader: Reader[Any], keep_columns: bool | Sequence[str]) -> Iterator[Item]:
     """Yield the examples with their row numbers and the columns to keep."""
     report = ReadingReport(reader.source)
-    rows = reader.rows if keep_columns else repeat(None)
     empty = 0
-    for (origin, example), row in zip(reader.read(report), rows, strict=False):
+    for row, example in reader.numbered(report):
         before, empty = empty, report.problems["empty"].count if "empty" in report.problems else 0
-        kept = dict(row.values) if row else {}
-        if keep_columns is not True:
-            kept = {name: kept.get(name) for name in keep_columns or ()}
-        if reader.columns.id:
-            kept.pop(reader.columns.id, None)
+        names = row.values if keep_columns is True else keep_columns or ()
+        kept = {name: row.values.get(name) for name in names if name != reader.columns.id}
         name = getattr(example, "id", "")
-        given = None if name in ("", origin) else name
-        yield Item(example, report.rows, given, kept, problem="empty" if empty > before else None)
+        given = None if name in ("", row.origin) else name
+        yield Item(example, row.number, given, kept, problem="empty" if empty > before else None)
 
 
 def model_sha256(model: Model, config: AlbertConfig) -> str:
@@ -482,20 +458,26 @@ def model_sha256(model: Model, config: AlbertConfig) -> str:
 # --- formats of the output
 
 
-def convert(lines: Path, output: Path, encoding: str | None = None) -> None:
+def convert(lines: Path, output: Path, encoding: str | None = None, delimiter: str | None = None) -> None:
     """Write the records of a file of JSON lines, after its first line, in the format of the output."""
-    suffix = output.suffix.lower()
-    options = {"encoding": encoding} if encoding and suffix in (".csv", ".tsv") else {}
-    try:
-        with reading(lines, DataError), atomic_path(output) as target:
-            WRITERS[suffix](lines, target, **options)
-    except DataError as error:
-        if isinstance(cause := error.__cause__, UnicodeEncodeError):
-            what = f"{encoding} cannot encode {cause.object[cause.start]!r}"
-            raise DataError(
-                f"{output}: {what}. Choose another --encoding, or write an .xlsx file."
-            ) from cause
-        raise
+    with reading(lines, DataError), atomic_path(output) as target:
+        match output.suffix.lower():
+            case ".jsonl":
+                _write_jsonl(lines, target)
+            case ".npy":
+                _write_npy(lines, target)
+            case ".xlsx":
+                _write_xlsx(lines, target)
+            case ".parquet":
+                _write_parquet(lines, target)
+            case suffix:
+                try:
+                    _write_cells(lines, target, suffix, encoding or "utf-8", delimiter or ",")
+                except UnicodeEncodeError as error:
+                    raise ConfigError(
+                        f"{output}: {encoding} cannot encode {error.object[error.start]!r}. Choose another "
+                        "--encoding, or write an .xlsx file."
+                    ) from error
 
 
 def _records(lines: Path) -> Iterator[dict[str, Any]]:
@@ -535,13 +517,6 @@ def _columns(lines: Path) -> dict[str, set[type]]:
     return dict(sorted(columns.items(), key=lambda column: column[0] == "cut"))
 
 
-def _cells(lines: Path) -> Iterator[list[str]]:
-    columns = list(_columns(lines))
-    yield columns
-    for record in _flat_records(lines):
-        yield [_cell(record.get(name)) for name in columns]
-
-
 def _cell(value: Any) -> str:
     value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, list | dict):
@@ -558,16 +533,13 @@ def _write_jsonl(lines: Path, target: Path) -> None:
 
 def _write_npy(lines: Path, target: Path) -> None:
     """Write a row for each record. The vector of a record without text is NaN."""
-    size, missing = _size_of_vectors(lines) or 0, 0
-    with target.open("wb") as file:
-        with lines.open("rb") as source:
-            count = sum(1 for _ in source) - 1  # without the first line
-        header = {"descr": "<f4", "fortran_order": False, "shape": (count, size)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for record in _records(lines):
-            missing += record[VECTOR] is None
-            vector = np.full(size, np.nan, "<f4") if record[VECTOR] is None else record[VECTOR]
-            file.write(vector.tobytes())
+    with lines.open("rb") as file:
+        count = sum(1 for _ in file) - 1  # without the first line
+    shape = (count, _size_of_vectors(lines) or 0)
+    vectors, missing = np.lib.format.open_memmap(target, "w+", np.dtype("<f4"), shape), 0
+    for row, record in enumerate(_records(lines)):
+        missing += record[VECTOR] is None
+        vectors[row] = np.nan if record[VECTOR] is None else record[VECTOR]
     if missing:
         logger.warning("rows without text: %s. Their vectors are NaN.", f"{missing:,}")
 
@@ -578,19 +550,19 @@ def _size_of_vectors(lines: Path) -> int | None:
     return next((len(vector) for vector in vectors if isinstance(vector, np.ndarray)), None)
 
 
-def _write_csv(lines: Path, target: Path, encoding: str = "utf-8") -> None:
-    with target.open("w", encoding=encoding, newline="") as file:
-        csv.writer(file).writerows(_cells(lines))
-
-
-def _write_tsv(lines: Path, target: Path, encoding: str = "utf-8") -> None:
-    """Write a row for each record. Tabs and line breaks in cells become spaces.
+def _write_cells(lines: Path, target: Path, suffix: str, encoding: str, delimiter: str) -> None:
+    """Write a .csv or .tsv file. In a .tsv file, tabs and line breaks in cells become spaces.
 
     albertkit reads .tsv files without quoting, so a quoted cell would not be read as it was written.
     """
-    changed = 0
+    columns, changed = list(_columns(lines)), 0
+    rows = ([_cell(record.get(name)) for name in columns] for record in _flat_records(lines))
     with target.open("w", encoding=encoding, newline="") as file:
-        for cells in _cells(lines):
+        if suffix == ".csv":
+            writer = csv.writer(file, delimiter="\t" if delimiter == "\\t" else delimiter)
+            writer.writerows(chain([columns], rows))
+            return
+        for cells in chain([columns], rows):
             written = [cell.translate(_SPACES) for cell in cells]
             changed += sum(map(ne, written, cells))
             file.write("\t".join(written) + "\n")
@@ -677,14 +649,3 @@ def _write_parquet(lines: Path, target: Path) -> None:
             f"the predictions do not fit into a Parquet file ({error}). Write them as .jsonl, or without "
             "--keep-columns."
         ) from error
-
-
-WRITERS: dict[str, Callable[..., None]] = {
-    ".jsonl": _write_jsonl,
-    ".csv": _write_csv,
-    ".tsv": _write_tsv,
-    ".xlsx": _write_xlsx,
-    ".parquet": _write_parquet,
-    ".npy": _write_npy,
-}
-_LIBRARIES = {".parquet": ("pyarrow", "arrow"), ".xlsx": ("openpyxl", "excel")}

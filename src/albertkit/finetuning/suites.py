@@ -185,7 +185,7 @@ def evaluate_suite(
         data: the folder of the suite as it is distributed, or its parent folder.
         models: a folder with one fine-tuned model per task, in folders named like the recipes; for a suite
             with a single task, also that model.
-        output: folder for the reports, each in a folder with the measurement's name; None writes nothing.
+        output: folder for the report of the suite, with a folder for each measurement; None writes nothing.
         options: further arguments of `evaluate`.
 
     Returns:
@@ -197,7 +197,9 @@ def evaluate_suite(
     reports: dict[str, dict[str, Any]] = {}
     alone = len({one.models for one in SUITES[suite]}) == 1
     for one in SUITES[suite]:
-        source, model = _source(one, Path(data)), _model(one, str(models), alone=alone)
+        model = _model(one, str(models), alone=alone)
+        folders = (Path(data), *(Path(data) / name for name in one.folders))
+        source = next((str(at / one.path / one.split) for at in folders if (at / one.path).exists()), None)
         reports[one.name] = {}  # keeps the order
         if source is None:
             reports[one.name] = {MISSING: f"no data, expected {Path(data) / one.path}"}
@@ -226,15 +228,13 @@ def evaluate_suite(
             **options | one.options,
         )
         reports[one.name] = evaluation.report | {"model": model}
+    if output is not None:
+        with complete_files(output) as files:
+            content = {"suite": suite, "model": str(models), "measurements": reports}
+            write_json(files / REPORT_JSON, finite(content))
+            page = results_page(suite, str(models), reports)
+            (files / REPORT_MARKDOWN).write_text(page, encoding="utf-8")
     return reports
-
-
-def _source(one: Measurement, data: Path) -> str | None:
-    """Return the input of the task's reader, or None if there is no data."""
-    for folder in (data, *(data / name for name in one.folders)):
-        if (folder / one.path).exists():
-            return str(folder / one.path / one.split)
-    return None
 
 
 def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
@@ -248,14 +248,6 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
     if len(models_of_task) > 1:
         raise DataError(f"{folder} has {' and '.join(models_of_task)}, for the same task. Keep one of them.")
     return str(folder / models_of_task[0]) if models_of_task else None
-
-
-def write_results(suite: str, model: str, reports: Reports, folder: str | Path) -> None:
-    """Write the reports of a suite and its page into a folder, which is created if missing."""
-    content = finite({"suite": suite, "model": model, "measurements": reports})
-    with complete_files(Path(folder)) as files:
-        write_json(files / REPORT_JSON, content)
-        (files / REPORT_MARKDOWN).write_text(results_page(suite, model, reports), encoding="utf-8")
 
 
 def results_page(suite: str, model: str, reports: Reports) -> str:
@@ -275,33 +267,34 @@ def results_page(suite: str, model: str, reports: Reports) -> str:
 
 
 def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
-    measured = [_measured(column.keys, reports) for column in table.columns]
-    if all(one == NONE for one in measured):
+    def row(name: str, cells: Sequence[str]) -> str:
+        return f"| {' | '.join([name, *cells])} |"
+
+    cells: list[str] = []
+    figures: list[list[float]] = []
+    for column in table.columns:
+        measurement = column.keys[0].partition("/")[0]
+        values = reports.get(measurement, {}).get("metrics", {})
+        names = [key.partition("/")[2] for key in column.keys]
+        if measurement not in reports:
+            cells.append(NONE)
+        elif {*names} <= {*values}:
+            figures.append([100 * values[name] for name in names])
+            cells.append("/".join(f"{value:.1f}" for value in figures[-1]))
+        else:
+            cells.append(MISSING)
+    if all(cell == NONE for cell in cells):
         return []
-    names, metrics = [column.name for column in table.columns], [column.metric for column in table.columns]
-    cells = [one if isinstance(one, str) else "/".join(f"{value:.1f}" for value in one) for one in measured]
+    titles, metrics = [column.name for column in table.columns], [column.metric for column in table.columns]
     if table.has_averages:
-        names, metrics = ["Average", *names], ["", *metrics]
-        figures = [one for one in measured if not isinstance(one, str)]
-        cells.insert(0, f"{average(figures):.1f}" if len(figures) == len(measured) else NONE)
-    lines = [f"## {table.title}", "", _row("", names), "|" + "---|" * (len(names) + 1), _row("", metrics)]
-    lines.append(_row(f"**{model}**", cells))
-    lines += [_row(name, row.split()) for name, row in table.rows.items()]
+        titles, metrics = ["Average", *titles], ["", *metrics]
+        cells.insert(0, f"{average(figures):.1f}" if len(figures) == len(cells) else NONE)
+    lines = [f"## {table.title}", "", row("", titles), "|" + "---|" * (len(titles) + 1), row("", metrics)]
+    lines.append(row(f"**{model}**", cells))
+    lines += [row(name, published.split()) for name, published in table.rows.items()]
     return [*lines, "", table.source, ""]
 
 
-def average(figures: Sequence[tuple[float, ...]]) -> float:
+def average(figures: Sequence[Sequence[float]]) -> float:
     """Return the mean of the columns' means, as defined below table 2 of Lan et al. 2019."""
     return fmean(map(fmean, figures))
-
-
-def _measured(keys: tuple[str, ...], reports: Reports) -> tuple[float, ...] | str:
-    measured, metric = zip(*(key.split("/") for key in keys), strict=True)
-    if measured[0] not in reports:
-        return NONE
-    found = reports[measured[0]].get("metrics", {})
-    return tuple(100 * found[name] for name in metric) if {*metric} <= {*found} else MISSING
-
-
-def _row(name: str, cells: list[str]) -> str:
-    return f"| {' | '.join([name, *cells])} |"

@@ -204,7 +204,7 @@ class ExampleStream:
                     yield batch.rows(slice(self.rank, None, self.world_size), batch.input_ids.shape[1])
                 number += 1
             epoch, block, begin = following.epoch, following.block, 0
-        raise self._no_example()
+        raise DataError(f"{self.shards.folder}: no document is long enough for an example")
 
     def _documents(self, epoch: int) -> np.ndarray:
         return self._stream(_ORDER, epoch).permutation(len(self.shards))
@@ -274,9 +274,6 @@ class ExampleStream:
         """Return the random stream of a purpose, epoch, block and batch."""
         return np.random.default_rng((self.seed, *key))
 
-    def _no_example(self) -> DataError:
-        return DataError(f"{self.shards.folder}: no document is long enough for an example")
-
 
 def fixed_batches(
     shards: ShardSet,
@@ -308,5 +305,5 @@ def fixed_batches(
         if not left:
             break
     if not batches:
-        raise stream._no_example()
+        raise DataError(f"{shards.folder}: no document is long enough for an example")
     return batches

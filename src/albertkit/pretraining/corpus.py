@@ -78,7 +78,12 @@ class Corpus:
             head = list(islice(inputs, 1))
             items = chain(head, inputs)
             inputs = list(items) if all(isinstance(one, (str, Path)) for one in head) else _Stream(items)  # type: ignore[assignment]
-        if _is_stream(inputs):
+        # Rows without a length, such as a `datasets.IterableDataset`.
+        if (
+            isinstance(inputs, Iterable)
+            and not isinstance(inputs, str | Path)
+            and not hasattr(inputs, "__len__")
+        ):
             known = object_rows(head, "the given rows").columns if head else None
             table = object_rows(inputs, "the given rows", columns=known)
             table.check_columns(text_column=text_column)
@@ -99,7 +104,9 @@ class Corpus:
     def __iter__(self) -> Iterator[SourceDocument]:
         """Yield the documents of all files in order."""
         if self.table is not None:
-            yield from self._read_rows(self.table)
+            total = math.inf if self.streamed else sum(1 for _ in self.table)
+            for number, row in enumerate(self.table, start=1):
+                yield from _cut(self._document(row.values.get(self.text_column), row.origin, number / total))
             return
         sizes = [path.stat().st_size for path in self.files]
         total = max(1, sum(sizes))
@@ -114,22 +121,12 @@ class Corpus:
                 raise DataError(f"{path}: {problem}. Omit the file, or add text to it.")
             before += size
 
-    def _read_rows(self, table: Rows) -> Iterator[SourceDocument]:
-        total = math.inf if self.streamed else sum(1 for _ in table)
-        for number, row in enumerate(table, start=1):
-            yield from _cut(self._document(row.values.get(self.text_column), row.origin, number / total))
-
     @property
     def name(self) -> str:
         """The name of the corpus in error messages."""
         if self.table is not None:
             return self.table.name
         return ", ".join(str(path) for path in self.files[:3]) + (" ..." if len(self.files) > 3 else "")
-
-    @property
-    def has_whole_files(self) -> bool:
-        """Whether a file of the corpus is one source document."""
-        return not self.sentence_per_line and any(file_format(file)[0] == ".txt" for file in self.files)
 
     def _document(self, text: Any, origin: str, consumed: float) -> SourceDocument:
         if not isinstance(text, str):
@@ -162,7 +159,10 @@ class Corpus:
             if self.text_column not in names:
                 raise DataError(f"{path}: no column {self.text_column!r}. Columns: {', '.join(names)}.")
             rows = max(1, file.metadata.num_rows)
-            for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=[self.text_column]):
+            groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+            row_bytes = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
+            size = min(1024, max(1, int(ROWS_BYTES / max(1, row_bytes))))
+            for batch in file.iter_batches(batch_size=size, columns=[self.text_column]):
                 for text in batch.column(0).to_pylist():
                     row += 1
                     yield self._document(text, f"{path}, row {row}", row / rows)
@@ -191,12 +191,6 @@ def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[SourceDocu
         yield SourceDocument("".join(part), f"{path}, line {first}", continues, share)
 
 
-def _rows_at_once(file: Any) -> int:
-    groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
-    row_bytes = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
-    return min(1024, max(1, int(ROWS_BYTES / max(1, row_bytes))))
-
-
 def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
     """Yield a document, split if it is too long: at a blank line, a line end or a space."""
     text, start = document.text, 0
@@ -217,12 +211,6 @@ class _Stream:
 
     def __iter__(self) -> Iterator[Any]:
         return self.rows
-
-
-def _is_stream(inputs: object) -> bool:
-    """Return whether the inputs are rows without a length, such as a `datasets.IterableDataset`."""
-    is_other = isinstance(inputs, (str, Path)) or hasattr(inputs, "__len__")
-    return isinstance(inputs, Iterable) and not is_other
 
 
 def _files_of(name: str) -> list[Path]:

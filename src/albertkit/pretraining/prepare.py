@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,10 @@ from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import check_runner, ordered_map
 from albertkit.pretraining.corpus import Corpus, SourceDocument
 from albertkit.pretraining.settings import PreparationSettings
-from albertkit.pretraining.shards import MANIFEST, Manifest, ShardBuilder, ShardRecord
+from albertkit.pretraining.shards import COUNTS, MANIFEST, Manifest, ShardBuilder, ShardRecord
 from albertkit.recipe import build, settings_from, takes_settings
 from albertkit.results import Result
+from albertkit.text_files import file_format
 from albertkit.tokenization import folder
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.unigram import UnigramModel
@@ -191,12 +193,13 @@ def _prepare(
     prepared = PreparedFolder(output)
     with prepared.open():
         finished = prepared.finished()
+        fingerprints = {number: fingerprint for number, (fingerprint, _) in finished.items()}
         done = ordered_map(
-            Work(encoder, chosen, {number: fingerprint for number, (fingerprint, _) in finished.items()}),
+            partial(make_shards, encoder=encoder, settings=chosen, finished=fingerprints),
             units(corpus, chosen, identity | {"tokenizer": tokenizer_sha256}),
             runner=chosen.runner,
             workers=chosen.workers,
-            name=lambda unit: unit.documents[0].origin,
+            name=lambda unit: unit.documents[0][0].origin,
             hint="finished shards are kept; a smaller unit_characters needs less memory",
         )
         records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
@@ -221,12 +224,10 @@ def _prepare(
             split: Manifest(
                 tokenizer_sha256=tokenizer_sha256,
                 vocabulary_size=encoder.size,
-                documents=sum(record.documents for record in listed),
-                sentences=sum(record.sentences for record in listed),
-                tokens=sum(record.tokens for record in listed),
                 seed=chosen.seed,
                 settings=identity,
                 shards=tuple(listed),
+                **{name: sum(getattr(record, name) for record in listed) for name in COUNTS},
             )
             for split, listed in records.items()
             if listed
@@ -254,7 +255,7 @@ def _check_content(
     train, held_out = manifests.get("train"), manifests.get("validation")
     read = f"(source documents read: {source_documents}, holdout_every: {holdout_every})"
     hint = ""
-    if corpus.has_whole_files:
+    if not corpus.sentence_per_line and any(file_format(file)[0] == ".txt" for file in corpus.files):
         hint = " A .txt file is one source document. Split it, or write a .jsonl file with one text per line."
     if train is None:
         raise DataError(f"{corpus.name}: no text to train on {read}.{hint}")
@@ -354,8 +355,7 @@ class Unit:
     """A piece of work: source documents that become one shard of each split."""
 
     number: int
-    documents: list[SourceDocument]  # empty after the work
-    held_out: list[bool]
+    documents: list[tuple[SourceDocument, str]]  # each with its split; empty after the work
     fingerprint: str  # of the text and of all settings that affect the shards
     text_bytes: int  # length of the text in UTF-8
     source_documents: int  # number of documents that begin in this unit
@@ -369,70 +369,57 @@ def units(corpus: Corpus, settings: PreparationSettings, identity: dict[str, Any
 
     `identity` has all settings that a shard depends on.
     """
-    number, source, characters = 0, -1, 0
-    documents: list[SourceDocument] = []
-    held_out: list[bool] = []
-    every = settings.holdout_every
+
+    def unit() -> Unit:
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+        text_bytes = 0
+        for document, split in documents:
+            content = document.text.encode()
+            text_bytes += len(content)
+            digest.update(f"\0{split == 'validation'}\0".encode())
+            digest.update(content)
+        return Unit(
+            number=number,
+            documents=documents,
+            fingerprint=digest.hexdigest(),
+            text_bytes=text_bytes,
+            source_documents=sum(not document.continues for document, _ in documents),
+            consumed=documents[-1][0].consumed,
+        )
+
+    number, source, characters, every = 0, -1, 0, settings.holdout_every
+    documents: list[tuple[SourceDocument, str]] = []
     for document in corpus:
         source += not document.continues
-        documents.append(document)
-        held_out.append(every is not None and source % every == settings.seed % every)
+        held_out = every is not None and source % every == settings.seed % every
+        documents.append((document, "validation" if held_out else "train"))
         characters += len(document.text)
         if characters >= settings.unit_characters:
-            yield _unit(number, documents, held_out, identity)
-            number, characters, documents, held_out = number + 1, 0, [], []
+            yield unit()
+            number, characters, documents = number + 1, 0, []
     if documents:
-        yield _unit(number, documents, held_out, identity)
+        yield unit()
 
 
-def _unit(
-    number: int, documents: list[SourceDocument], held_out: list[bool], identity: dict[str, Any]
+def make_shards(
+    unit: Unit, *, encoder: UnigramModel, settings: PreparationSettings, finished: Mapping[int, str]
 ) -> Unit:
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
-    text_bytes = 0
-    for document, out in zip(documents, held_out, strict=True):
-        content = document.text.encode()
-        text_bytes += len(content)
-        digest.update(f"\0{out}\0".encode())
-        digest.update(content)
-    return Unit(
-        number=number,
-        documents=documents,
-        held_out=held_out,
-        fingerprint=digest.hexdigest(),
-        text_bytes=text_bytes,
-        source_documents=sum(not document.continues for document in documents),
-        consumed=documents[-1].consumed,
-    )
-
-
-@dataclass(frozen=True)
-class Work:
-    """Processes a unit: sentences, sections, ids, shards."""
-
-    encoder: UnigramModel
-    settings: PreparationSettings
-    finished: Mapping[int, str]  # fingerprints of the units that an interrupted run finished, by number
-
-    def __call__(self, unit: Unit) -> Unit:
-        kept = self.finished.get(unit.number) == unit.fingerprint
-        return replace(unit, documents=[], held_out=[], shards=None if kept else self._shards(unit))
-
-    def _shards(self, unit: Unit) -> dict[str, tuple[ShardRecord, bytes]]:
-        builders = {split: ShardBuilder(self.encoder.size) for split in SPLITS}
-        for document, held_out in zip(unit.documents, unit.held_out, strict=True):
-            builder = builders["validation" if held_out else "train"]
-            try:
-                for section in sections(document.text, self.settings):
-                    sentences = [ids for ids in self.encoder.ids_batch(section, num_threads=1) if ids]
-                    if sentences:
-                        builder.add(sentences)
-            except MissingExtraError:
-                raise  # not the document's fault
-            except Exception as error:
-                raise DataError(f"{document.origin}: {type(error).__name__}: {error}") from error
-        file = f"shard-{unit.number:05d}.arrow"
-        return {split: builder.finish(file) for split, builder in builders.items() if len(builder)}
+    """Return a unit with its shards; `finished` has the fingerprints of the units on the disk, by number."""
+    if finished.get(unit.number) == unit.fingerprint:
+        return replace(unit, documents=[])
+    builders = {split: ShardBuilder(encoder.size) for split in SPLITS}
+    for document, split in unit.documents:
+        try:
+            for section in sections(document.text, settings):
+                if sentences := [ids for ids in encoder.ids_batch(section, num_threads=1) if ids]:
+                    builders[split].add(sentences)
+        except MissingExtraError:
+            raise  # not the document's fault
+        except Exception as error:
+            raise DataError(f"{document.origin}: {type(error).__name__}: {error}") from error
+    file = f"shard-{unit.number:05d}.arrow"
+    shards = {split: builder.finish(file) for split, builder in builders.items() if len(builder)}
+    return replace(unit, documents=[], shards=shards)
 
 
 def sections(text: str, settings: PreparationSettings) -> Iterator[list[str]]:

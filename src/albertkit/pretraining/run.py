@@ -138,11 +138,10 @@ def pretrain(
     with lines_shown(), join_world(device) as world, full_disk_named(output):
         result = run_pretraining(chosen, data, tokenizer, output, world=world, callbacks=callbacks)
         ending = "finished" if result.finished else "stopped (the same command resumes the run)"
-        if world.is_main:
-            logger.info(
-                f"{ending} at step {result.step}, {result.tokens:,} tokens, "
-                f"{result.seconds / 60:.1f} minutes of training; model in {output}"
-            )
+        logger.info(
+            f"{ending} at step {result.step}, {result.tokens:,} tokens, "
+            f"{result.seconds / 60:.1f} minutes of training; model in {output}"
+        )
     return PretrainingRun(
         folder=output,
         finished=result.finished,
@@ -199,9 +198,8 @@ def run_pretraining(
     pieces.model_max_length = model.config.max_position_embeddings
     objective = PretrainingObjective(settings, world.device)
     objective.freeze_unused(model)
-    if world.is_main:
-        for warning in settings.warnings():
-            logger.warning("%s", warning)
+    for warning in settings.warnings():
+        logger.warning("%s", warning)
 
     def batches(position: dict[str, int] | None) -> Iterator[tuple[PretrainingBatch, dict[str, int]]]:
         if settings.overfit_one_batch:  # a resumed run repeats the first batch too
@@ -210,7 +208,7 @@ def run_pretraining(
         source = _in_background(examples) if world.device.type == "cuda" else iter(examples)
         return ((batch, asdict(batch.position)) for batch in source)
 
-    if not (data / "validation").is_dir() and world.is_main:
+    if not (data / "validation").is_dir():
         logger.warning(
             "no text is held out, so the run has no evaluations and cannot detect constant outputs. To hold "
             "out text, use `albertkit prepare --holdout-every`."

@@ -32,6 +32,10 @@ FORMAT = "albertkit-shards"
 VERSION = 1
 
 
+COUNTS = ("documents", "sentences", "tokens")
+"""The numbers in the record of a shard, which the manifest sums up."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShardRecord:
     """One file of a shard folder, as listed in its manifest."""
@@ -83,7 +87,7 @@ class ShardSet:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest = Manifest.read(self.folder)
-        self._chunks: list[_Chunk | None] = [None] * len(self.manifest.shards)
+        self._chunks: dict[int, _Chunk] = {}
         ends = np.cumsum([record.documents for record in self.manifest.shards])
         self._starts: list[int] = [0, *ends.tolist()]
 
@@ -124,13 +128,12 @@ class ShardSet:
         return counts / counts.sum()
 
     def _chunk(self, shard: int) -> "_Chunk":
-        chunk = self._chunks[shard]
-        if chunk is None:
+        if shard not in self._chunks:
             record = self.manifest.shards[shard]
-            with reading(self.folder / record.file, DataError):
-                chunk = _Chunk.open(self.folder / record.file, record, self.manifest.vocabulary_size)
-            self._chunks[shard] = chunk
-        return chunk
+            path = self.folder / record.file
+            with reading(path, DataError):
+                self._chunks[shard] = _Chunk.open(path, record, self.manifest.vocabulary_size)
+        return self._chunks[shard]
 
     def check_files(self) -> None:
         """Raise DataError unless each file has the checksum that the manifest lists."""

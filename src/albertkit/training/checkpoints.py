@@ -188,15 +188,6 @@ def remove_training_files(output: Path) -> None:
     shutil.rmtree(output / BEST, ignore_errors=True)
 
 
-def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:
-    """Raise TrainingError if the settings give another learning rate than a checkpoint has."""
-    now = settings.learning_rate_factor(step=state.step, tokens=state.tokens)
-    if state.step and not math.isclose(state.schedule_factor, now, abs_tol=1e-9):
-        raise TrainingError(
-            f"{folder}: the decay had begun, so {settings.unit} and decay_{settings.unit} cannot change."
-        )
-
-
 def choose_precision(settings: TrainingSettings, output: Path, world: World) -> str:
     """Return "fp32" or "bf16". The precision that "auto" chose at the start of a run belongs to the run."""
     if settings.precision != "auto":
@@ -225,7 +216,14 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
     # Convert through JSON, so that a tuple equals the list it was saved as.
     before, now = _flat(saved), _flat(json.loads(json.dumps(current)))
     names = sorted(name for name in before | now if before.get(name, _NOTHING) != now.get(name, _NOTHING))
-    differences = [f"{name}: saved {_short(before, name)}, now {_short(now, name)}" for name in names]
+
+    def shown(values: dict[str, Any], name: str) -> str:
+        value = values.get(name)
+        if isinstance(value, str) and len(value) == 64:  # a hash
+            return f"{value[:8]!r}..."
+        return repr(value) if name in values else "nothing"
+
+    differences = [f"{name}: saved {shown(before, name)}, now {shown(now, name)}" for name in names]
     if more := differences[_SHOWN_DIFFERENCES:]:
         differences[_SHOWN_DIFFERENCES:] = [f"and {len(more)} more"]
     if differences:
@@ -246,11 +244,3 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
         return {name: value}
     inner = (_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
     return {path: item for group in inner for path, item in group.items()}
-
-
-def _short(values: dict[str, Any], name: str) -> str:
-    """Return a value for a message; a hash is shortened."""
-    value = values.get(name)
-    if isinstance(value, str) and len(value) == 64:
-        return f"{value[:8]!r}..."
-    return repr(value) if name in values else "nothing"

@@ -1,6 +1,5 @@
 """Compare runs: their metrics, the settings that differ, and their curves in one picture."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from albertkit.errors import TrainingError
 from albertkit.files import read_json
 from albertkit.pictures import check_picture
 from albertkit.results import Result
-from albertkit.training.progress import METRICS, RUN_JSON, draw_curves, metrics_lines
+from albertkit.training.progress import METRICS, RUN_JSON, draw_curves, read_metrics
 from albertkit.training.run_folder import RunFolder
 
 REPORT_JSON = "report.json"
@@ -57,7 +56,7 @@ class Comparison(Result):
             target: the new file.
         """
         check_picture(Path(target))
-        draw_curves({name: _lines(folder) for name, folder in self.folders.items()}, Path(target))
+        draw_curves({name: read_metrics(folder) for name, folder in self.folders.items()}, Path(target))
 
 
 def compare(runs: Sequence[str | Path | RunFolder], *, output: str | Path | None = None) -> Comparison:
@@ -105,14 +104,9 @@ def compare(runs: Sequence[str | Path | RunFolder], *, output: str | Path | None
     return comparison
 
 
-def _lines(folder: Path) -> list[dict[str, Any]]:
-    """Return the logged lines, without one that a run has not finished to write."""
-    return [json.loads(line) for step, line in metrics_lines(folder) if step is not None]
-
-
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the metrics of a run, and its settings."""
-    run, lines, report = read_json(folder / RUN_JSON, TrainingError), _lines(folder), {}
+    run, lines, report = read_json(folder / RUN_JSON, TrainingError), read_metrics(folder), {}
     if run["finished"] and (folder / REPORT_JSON).is_file():
         report = read_json(folder / REPORT_JSON, TrainingError)
     last, logged, evaluated = (lines or [{}])[-1], {}, 0

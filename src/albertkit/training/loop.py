@@ -26,7 +26,6 @@ from albertkit.training.callbacks import Callback, CallbackList
 from albertkit.training.checkpoints import (
     BEST,
     STATE_TENSORS,
-    check_schedule,
     checkpoint_folder,
     checkpoints,
     choose_precision,
@@ -81,49 +80,6 @@ class Averages:
             name: total / count if count else empty
             for name, (total, count) in zip(names, summed.tolist(), strict=True)
         }
-
-
-class Meter:
-    """Measures the training time of this process, and the speed since the last log line."""
-
-    def __init__(self, device: torch.device, state: RunState, *, done: int) -> None:
-        self._device, self._state = device, state
-        self.utilization = 0.0
-        """Model FLOPs utilization (Chowdhery et al. 2022, appendix B) at one token per second."""
-        # The speed before a resume does not count: the machine may have been another one.
-        self._first_done, self._first_seconds = done, state.seconds
-        self.start()
-        self.mark()
-
-    def start(self) -> None:
-        """Start the clock again: the time since `tick` does not count as training."""
-        self._clock = time.perf_counter()
-
-    def tick(self) -> None:
-        now = time.perf_counter()
-        self._state.seconds += now - self._clock
-        self._clock = now
-
-    def mark(self) -> None:
-        self._tokens, self._seconds = self._state.tokens, self._state.seconds
-
-    def figures(self, *, done: int, length: int, seconds_left: float) -> dict[str, float]:
-        """Return speed and memory since the last mark, and set a new mark.
-
-        `done` of `length` steps or tokens are done. The limit of this call may come before the last one.
-        """
-        self.tick()
-        speed = (self._state.tokens - self._tokens) / max(self._state.seconds - self._seconds, 1e-9)
-        self.mark()
-        seconds_each = (self._state.seconds - self._first_seconds) / max(done - self._first_done, 1)
-        figures = {
-            "tokens_per_second": speed,
-            "memory_gb": peak_memory(self._device) / 1e9,
-            "minutes_left": min(seconds_each * (length - done), max(seconds_left, 0.0)) / 60,
-        }
-        if self.utilization:  # "mfu" is model FLOPs utilization
-            figures["mfu"] = speed * self.utilization
-        return figures
 
 
 class TrainingObjective(Protocol):
@@ -199,6 +155,7 @@ class Training:
         self._deadline = math.inf  # as `time.perf_counter`
         self._rollbacks = 0  # number of rollbacks since the last checkpoint was written
         self._averages = Averages()  # means of the training metrics since the last log line
+        self._utilization = 0.0  # model FLOPs utilization (Chowdhery et al. 2022, B) at one token per second
 
     def run(self) -> RunState:
         """Train, and return the state at the end."""
@@ -246,18 +203,25 @@ class Training:
                     "extended. Start a new run from this model in another output folder."
                 )
             self._state.learning_rate = (settings.learning_rate or 0.0) * self._state.schedule_factor
-            check_schedule(saved[-1], self._state, settings)
-            self._say(f"resuming from {saved[-1].name} ({self._state.tokens:,} tokens seen)")
+            factor = settings.learning_rate_factor(step=self._state.step, tokens=self._state.tokens)
+            if self._state.step and not math.isclose(self._state.schedule_factor, factor, abs_tol=1e-9):
+                raise TrainingError(
+                    f"{saved[-1]}: the decay had begun, so {settings.unit} and decay_{settings.unit} cannot "
+                    "change."
+                )
+            logger.info(f"resuming from {saved[-1].name} ({self._state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         processes = f", {self.world.size} processes" if self.world.size > 1 else ""
-        self._say(
+        logger.info(
             f"training {parameters:,} parameters on {self.world.device}{processes} in "
             f"{self.fingerprint['precision']} for {settings.length:,} {settings.unit}; "
             f"a line every {settings.log_every} steps"
         )
         if self._bf16 and not computes_in_bf16(self.world.device):
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
-        self._meter = Meter(self.world.device, self._state, done=self._done())
+        # The speed before a resume does not count: the machine may have been another one.
+        self._first = self._done(), self._state.seconds
+        self._clock = time.perf_counter()
 
     def _train(self, stopping: list[int]) -> None:
         """Train until the run is finished, its time is up, a signal arrives or a callback fails."""
@@ -270,11 +234,11 @@ class Training:
             self._evaluate()
             self._save()
         self.model.train()
-        self._meter.start()
-        self._meter.mark()
+        self._clock = time.perf_counter()
+        self._marked = state.tokens, state.seconds
         was_finished = self._is_finished()
         if was_finished:
-            self._say(f"already finished, at step {state.step}")
+            logger.info(f"already finished, at step {state.step}")
         elif not self._callbacks.failed:
             self._steps(stopping)
         if state.step != self._saved_step:  # the stream of batches ended early
@@ -285,9 +249,9 @@ class Training:
     def _steps(self, stopping: list[int]) -> None:
         settings, state = self.settings, self._state
         for batch, next_position in self.batches(state.position):
-            if self.counts_flops and not self._meter.utilization and self.world.is_main:
-                self._meter.utilization = self._utilization(batch)
-                self._meter.start()
+            if self.counts_flops and not self._utilization and self.world.is_main:
+                self._utilization = self._measure_utilization(batch)
+                self._clock = time.perf_counter()
             grad_norm = self._step(batch, next_position)
             if grad_norm is None:
                 continue
@@ -298,7 +262,7 @@ class Training:
             if self.evaluate and (was_finished or state.step % settings.evaluate_every == 0):
                 self._evaluate()
                 if self._is_stale() and not was_finished:
-                    self._say(
+                    logger.info(
                         f"ended early at step {state.step}: {state.stale_evaluations} evaluations without "
                         f"improvement of {self.best_metric}"
                     )
@@ -322,7 +286,7 @@ class Training:
                 f"{best}, the best model, is missing. Restore it, or choose another output folder."
             )
 
-    def _utilization(self, batch: Any) -> float:
+    def _measure_utilization(self, batch: Any) -> float:
         """Return the model FLOPs utilization at one token per second, counted on a part of a batch."""
         part = batch.split(self.settings.accumulation)[0]
         counts = self.objective.counts(part)
@@ -396,22 +360,44 @@ class Training:
             )
         self._state.roll_back_to(self._load(newest), position)
         self._averages = Averages()
-        self._meter.mark()
-        self._say(f"{what}: rolling back to {newest.name} and skipping the data since then")
+        self._marked = self._state.tokens, self._state.seconds
+        logger.info(f"{what}: rolling back to {newest.name} and skipping the data since then")
         self._callbacks.call("on_rollback", {"rolled_back_from": step, "bad_loss": str(loss)})
 
     def _figures(self, grad_norm: float) -> dict[str, float]:
-        """Return the speed and the averages of the training metrics since the last call."""
-        seconds_left = self._deadline - time.perf_counter()
-        speed = self._meter.figures(done=self._done(), length=self.settings.length, seconds_left=seconds_left)
+        """Return the averages of the training metrics, speed and memory since the last call."""
+        self._tick()
+        state, (tokens, seconds) = self._state, self._marked
+        speed = (state.tokens - tokens) / max(state.seconds - seconds, 1e-9)
+        self._marked = state.tokens, state.seconds
+        done, (first_done, first_seconds) = self._done(), self._first
+        seconds_each = (state.seconds - first_seconds) / max(done - first_done, 1)
+        # The limit of this call may come before the last step.
+        seconds_left = min(
+            seconds_each * (self.settings.length - done), max(self._deadline - time.perf_counter(), 0.0)
+        )
+        figures = {
+            "grad_norm": grad_norm,
+            "tokens_per_second": speed,
+            "memory_gb": peak_memory(self.world.device) / 1e9,
+            "minutes_left": seconds_left / 60,
+        }
+        if self._utilization:
+            figures["mfu"] = speed * self._utilization
         averages = self._averages.take(self.world)
-        return {"grad_norm": grad_norm} | speed | {f"train/{name}": one for name, one in averages.items()}
+        return figures | {f"train/{name}": value for name, value in averages.items()}
+
+    def _tick(self) -> None:
+        """Count the time since the clock was started as training, and start it again."""
+        now = time.perf_counter()
+        self._state.seconds += now - self._clock
+        self._clock = now
 
     def _evaluate(self) -> None:
         """Evaluate in the main process, while the others wait."""
         if self.evaluate is None:
             return
-        self._meter.tick()
+        self._tick()
         before = self._state.metrics
         if self.world.is_main:
             self.model.eval()
@@ -433,7 +419,7 @@ class Training:
                 f"the outputs no longer depend on the input: their spread over positions is {spreads[1]:.2g} "
                 f"at step {self._state.step}. Start again with a lower learning rate or more warm-up."
             )
-        self._meter.start()  # evaluation does not count as training time
+        self._clock = time.perf_counter()  # evaluation does not count as training time
 
     def _load(self, checkpoint: Path) -> RunState:
         saved = load_checkpoint(
@@ -444,7 +430,7 @@ class Training:
 
     def _save(self) -> None:
         """Write a checkpoint; all processes continue when it is complete."""
-        self._meter.tick()
+        self._tick()
         if self.world.is_main:
             save_checkpoint(
                 self._state,
@@ -456,8 +442,4 @@ class Training:
         folder = checkpoint_folder(self.output, self._state.step)
         self._callbacks.call("on_checkpoint", folder)
         self._saved_step, self._rollbacks = self._state.step, 0
-        self._meter.start()
-
-    def _say(self, line: str) -> None:
-        if self.world.is_main:
-            logger.info("%s", line)
+        self._clock = time.perf_counter()

@@ -24,21 +24,15 @@ NO_DECAY = ("LayerNorm", "layer_norm", "bias")
 LAYERS = "albert_layer_groups"
 
 
-class _EagerOptimizer(torch.optim.Optimizer):
-    """An optimizer that is never compiled.
+class AdamW(torch.optim.Optimizer):
+    """The original's AdamW: no bias correction, decay added to the update."""
 
-    PyTorch excludes these methods from compiled graphs, and imports its compiler to do so: two seconds and
-    about 70 MB at the start of every run.
-    """
-
+    # PyTorch excludes these methods from compiled graphs, and imports its compiler to do so: two seconds and
+    # about 70 MB at the start of every run. These optimizers are never compiled.
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
     state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
-
-
-class AdamW(_EagerOptimizer):
-    """The original's AdamW: no bias correction, decay added to the update."""
 
     layer_adaptation = False
 
@@ -87,7 +81,12 @@ class AdamW(_EagerOptimizer):
         if group["weight_decay"]:
             torch._foreach_add_(updates, params, alpha=group["weight_decay"])
         if group["layer_adaptation"]:
-            torch._foreach_mul_(updates, _trust_ratios(params, updates))
+            norms, update_norms = (torch.stack(torch._foreach_norm(values)) for values in (params, updates))
+            smallest = torch.finfo(update_norms.dtype).tiny
+            ratios = torch.where(
+                (norms > 0) & (update_norms > 0), norms / update_norms.clamp_min(smallest), 1.0
+            )
+            torch._foreach_mul_(updates, list(ratios.unbind()))  # they stay on the device
         torch._foreach_add_(params, updates, alpha=-group["lr"])
 
 
@@ -174,14 +173,6 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype) -> Tensor:
         gram = wide @ wide.mT
         wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
     return wide.mT if is_tall else wide
-
-
-def _trust_ratios(params: list[Tensor], updates: tuple[Tensor, ...]) -> list[Tensor]:
-    """Return ||param|| / ||update|| of each parameter, 1 if either is zero. They stay on the device."""
-    param_norms, update_norms = (torch.stack(torch._foreach_norm(values)) for values in (params, updates))
-    usable = (param_norms > 0) & (update_norms > 0)
-    smallest = torch.finfo(update_norms.dtype).tiny
-    return list(torch.where(usable, param_norms / update_norms.clamp_min(smallest), 1.0).unbind())
 
 
 def build_optimizer(

@@ -37,15 +37,16 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
     """Return the callbacks that every run has."""
     for library in ("matplotlib.figure", "tensorboard.summary.writer.record_writer"):
         require(library, extra="train")
-    return [MetricsFile(), RunFile(), TensorBoard(), Console(settings), Curves()]
+    return [RunFiles(), TensorBoard(), Console(settings), Curves()]
 
 
-class MetricsFile(Callback):
-    """Writes the metrics to `metrics.jsonl`."""
+class RunFiles(Callback):
+    """Writes the metrics to `metrics.jsonl`, and the settings and the best metrics so far to `run.json`."""
 
     def on_start(self, run: RunState) -> None:
         # A new run repeats the evaluation before its first step.
         self._drop_after(run, run.step if run.resumed else -1)
+        self.on_end(run)
 
     def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         if metrics:
@@ -56,6 +57,13 @@ class MetricsFile(Callback):
     def on_rollback(self, run: RunState, metrics: dict[str, Any]) -> None:
         self._drop_after(run, run.step)
         self._write(run, metrics)
+
+    def on_checkpoint(self, run: RunState, folder: Path) -> None:
+        self.on_end(run)
+
+    def on_end(self, run: RunState) -> None:
+        names = ("settings", "finished", "best_step", "best_metrics")
+        write_json(run.output / RUN_JSON, finite({name: getattr(run, name) for name in names}), default=str)
 
     def _write(self, run: RunState, values: dict[str, Any]) -> None:
         # NaN and infinite values become null, because JSON cannot hold them.
@@ -76,19 +84,6 @@ class MetricsFile(Callback):
         if len(kept) < len(lines):
             with atomic_path(run.output / METRICS) as temporary:
                 temporary.write_text("".join(kept))
-
-
-class RunFile(Callback):
-    """Writes the settings of the run, and its best metrics so far, to `run.json`."""
-
-    def on_start(self, run: RunState) -> None:
-        names = ("settings", "finished", "best_step", "best_metrics")
-        write_json(run.output / RUN_JSON, finite({name: getattr(run, name) for name in names}), default=str)
-
-    def on_checkpoint(self, run: RunState, folder: Path) -> None:
-        self.on_start(run)
-
-    on_end = on_start
 
 
 class TensorBoard(Callback):
@@ -205,11 +200,11 @@ def metrics_lines(output: Path) -> list[tuple[int | None, str]]:
 
 
 def read_metrics(output: str | Path) -> list[dict[str, float]]:
-    """Return the logged lines of a run, oldest first."""
+    """Return the logged lines of a run, oldest first, without one that is not completely written."""
     file = Path(output) / METRICS
     if not file.is_file():
         raise TrainingError(f"{file} is missing. Restore the file, or choose another output folder.")
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for step, line in metrics_lines(Path(output)) if step is not None]
 
 
 def plot_curves(output: str | Path) -> Path:

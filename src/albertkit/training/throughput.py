@@ -37,15 +37,16 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
 def measured_flops(device: torch.device, dtype: torch.dtype, sizes: tuple[int, ...] = _SIZES) -> float:
     """Return the best FLOP/s of square matrix products of ascending sizes."""
     best, seconds = 0.0, 0.0
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
     for size in sizes:
         if seconds > _LONG_ENOUGH:
             break
         left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
         for _ in range(_REPEATS):
-            _synchronize(device)
+            synchronize(device)
             begin = time.perf_counter()
             torch.mm(left, right)
-            _synchronize(device)
+            synchronize(device)
             seconds = time.perf_counter() - begin
             best = max(best, 2 * size**3 / seconds)
     return best
@@ -75,8 +76,3 @@ def computes_in_bf16(device: torch.device) -> bool:
     if device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
         return measured_flops(device, torch.bfloat16, (512,)) > measured_flops(device, torch.float32, (512,))
     return False
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
