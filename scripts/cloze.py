@@ -24,7 +24,7 @@ from albertkit import pipeline
 from albertkit.files import file_sha256
 from albertkit.hub import resolve
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.model_file import NORMAL, WORD_START, read_piece_table
+from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model
 
 QUESTIONS = Path(__file__).with_name("cloze.jsonl")
 CATEGORIES = ("facts", "grammar", "sense")
@@ -94,11 +94,11 @@ def scores(
 
 def frequent_ids(model: Path) -> list[int]:
     """Return the ids of the most probable whole words, by the vocabulary of the model in a folder."""
-    pieces = read_piece_table((model / "spiece.model").read_bytes()).pieces
+    pieces = read_model((model / "spiece.model").read_bytes()).pieces
     words = [
         index
         for index, piece in enumerate(pieces)
-        if piece.kind == NORMAL and piece.text.startswith(WORD_START) and piece.text != WORD_START
+        if piece.type == NORMAL and piece.piece.startswith(WORD_START) and piece.piece != WORD_START
     ]
     return sorted(words, key=lambda index: -pieces[index].score)[:TOP]
 

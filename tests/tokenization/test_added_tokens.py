@@ -235,7 +235,7 @@ def test_other_threads_never_see_a_part_of_the_added_tokens() -> None:
     """Another thread may run between any two steps, so the attribute is set only when it is complete."""
     tokens = SpecialTokens(size=5, ignore_case=True, token_to_id=lambda _: None)
     seen = []
-    tokens._fold = lambda text: seen.append(vars(tokens).get("words")) or text.lower()
+    tokens._fold = lambda text: seen.append(vars(tokens)["_words"]) or text.lower()
     for number, token in enumerate(("Kiwistan", "Brillig")):
         tokens.add(token, added_id=5 + number)
     assert tokens.words == {"kiwistan": "Kiwistan", "brillig": "Brillig"}

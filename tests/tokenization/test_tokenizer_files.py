@@ -10,7 +10,7 @@ import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
+from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_model
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
@@ -224,13 +224,13 @@ def test_bytes_of_unknown_characters(tiny_texts: list[str], tmp_path: Path) -> N
 
 
 def test_the_piece_table_equals_that_of_sentencepiece(tiny_vocabulary: Path) -> None:
-    table = read_piece_table(tiny_vocabulary.read_bytes())
+    pieces = read_model(tiny_vocabulary.read_bytes()).pieces
     processor = AlbertTokenizer(tiny_vocabulary).sp_model
-    texts, scores, kinds = zip(*table.pieces, strict=True)
+    texts, scores, kinds = zip(*((piece.piece, piece.score, piece.type) for piece in pieces), strict=True)
     assert list(texts) == processor.id_to_piece(list(range(processor.get_piece_size())))
     assert list(scores) == processor.get_score(list(range(processor.get_piece_size())))
     assert kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
-    assert {piece.text for piece in table.pieces if piece.kind == USER_DEFINED} == set('()"-.\u2013£€')
+    assert {piece.piece for piece in pieces if piece.type == USER_DEFINED} == set('()"-.\u2013£€')
 
 
 @pytest.mark.parametrize("size", [200, 300])

@@ -7,7 +7,7 @@ import pytest
 import transformers
 from tokenizer_files import FILES, load
 
-from albertkit.tokenization.model_file import USER_DEFINED, read_piece_table
+from albertkit.tokenization.model_file import USER_DEFINED, read_model
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
 
 TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
@@ -19,8 +19,8 @@ def save_as_transformers(model: Path, folder: Path) -> None:
     User-defined symbols are added tokens in its tokenizer.json and special tokens in its settings. They keep
     the score of SentencePiece, which is 0.
     """
-    pieces = read_piece_table(model.read_bytes()).pieces
-    symbols = {number: piece.text for number, piece in enumerate(pieces) if piece.kind == USER_DEFINED}
+    pieces = read_model(model.read_bytes()).pieces
+    symbols = {number: piece.piece for number, piece in enumerate(pieces) if piece.type == USER_DEFINED}
     AlbertTokenizer(model).save_pretrained(folder / "ours")
     theirs = transformers.AlbertTokenizer.from_pretrained(folder / "ours")
     theirs.save_pretrained(folder)

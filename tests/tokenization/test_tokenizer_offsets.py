@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.model_file import CONTROL, UNKNOWN, WORD_START
+from albertkit.tokenization.model_file import CONTROL, UNKNOWN, WORD_START, read_model
 from albertkit.tokenization.normalization import Normalization, align
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.unigram import UnigramModel
@@ -73,18 +73,16 @@ def _body(piece: str) -> str:
 @settings(max_examples=300)
 @given(text=texts, rules=st.sampled_from(RULES))
 def test_alignment_is_the_twin_of_normalization(text: str, rules: Normalization) -> None:
-    alignment = align(text, rules)
-    assert alignment.text == rules(text)
-    assert len(alignment.starts) == len(alignment.ends) == len(alignment.text)
-    assert alignment.starts == sorted(alignment.starts)
-    assert alignment.ends == sorted(alignment.ends)
-    assert all(
-        0 <= start < end <= len(text) for start, end in zip(alignment.starts, alignment.ends, strict=True)
-    )
+    normalized, starts, ends = align(text, rules)
+    assert normalized == rules(text)
+    assert len(starts) == len(ends) == len(normalized)
+    assert starts == sorted(starts)
+    assert ends == sorted(ends)
+    assert all(0 <= start < end <= len(text) for start, end in zip(starts, ends, strict=True))
     # No character is lost between two others, or at the end: a removed one belongs to the one before it.
-    assert all(start <= end for start, end in zip(alignment.starts[1:], alignment.ends, strict=False))
-    if alignment.text:
-        assert alignment.ends[-1] == len(text.rstrip() if rules.remove_space else text)
+    assert all(start <= end for start, end in zip(starts[1:], ends, strict=False))
+    if normalized:
+        assert ends[-1] == len(text.rstrip() if rules.remove_space else text)
 
 
 @settings(max_examples=200)
@@ -298,13 +296,14 @@ def test_ids_from_a_converted_tokenizer_json_equal_those_of_the_rust_library(
     original = AlbertTokenizer(shared / "data" / "spiece.model")
     original.save_pretrained(tmp_path)
     converted = AlbertTokenizer(tokenizer_file=tmp_path / "tokenizer.json")._model
-    table = converted.table().pieces
+    table = read_model(converted.content).pieces
     scores = [  # a normalized text contains no spaces, so it cannot match these
-        (f" {piece.text}" if piece.kind in (CONTROL, UNKNOWN) else piece.text, piece.score) for piece in table
+        (f" {piece.piece}" if piece.type in (CONTROL, UNKNOWN) else piece.piece, piece.score)
+        for piece in table
     ]
-    unk_id = [piece.kind for piece in table].index(UNKNOWN)
+    unk_id = [piece.type for piece in table].index(UNKNOWN)
     library = tokenizers.Tokenizer(tokenizers.models.Unigram(scores, unk_id=unk_id))
-    rng, pieces = random.Random(0), [piece.text for piece in table]
+    rng, pieces = random.Random(0), [piece.piece for piece in table]
     different = 0
     for _ in range(CASES):
         text = random_text(rng, pieces)

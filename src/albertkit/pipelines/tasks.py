@@ -33,7 +33,7 @@ from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import ORDER_LABELS, SentenceOrder, TextClassification
 from albertkit.tasks.token_classification import Aggregation, TokenClassification, entities, split_words
-from albertkit.tokenization.batch import Padding, read_choice, read_strategy
+from albertkit.tokenization.batch import read_choice
 
 torch: Any = optional("torch", extra="torch")
 
@@ -127,8 +127,8 @@ def _limits(
     limit, trained = pipeline.max_length, pipeline.trained_length
     if truncation is None:
         truncation = max_length is None and trained is not None
-    strategy = read_strategy(default if truncation is True else truncation)
-    read_choice("padding", padding, "longest", "do_not_pad", Padding)  # raises if it is unknown
+    strategy = read_choice("truncation", default if truncation is True else truncation)
+    read_choice("padding", padding)  # raises if it is unknown
     if max_length is not None and max_length > limit:
         raise ConfigError(f"max_length is {max_length}. Expected at most {limit}, the model's maximum.")
     return strategy, max_length or trained or limit

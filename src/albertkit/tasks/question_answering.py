@@ -139,9 +139,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             return_overflowing_tokens=True,
         )
         encodings: list[Any] = encoded.encodings or []
-        windows = sorted(encodings, key=lambda encoding: encoding.window.second.start)
+        windows = sorted(encodings, key=lambda encoding: encoding.window[1].start)
         offsets = windows[0].sequences[1].offsets
-        ranges = [window.window.second for window in windows]  # the tokens of the context in each row
+        ranges = [window.window[1] for window in windows]  # the tokens of the context in each row
         before = length + 2  # [CLS] question [SEP]
         labels = self._labels(example, offsets, ranges, before)
         rows = []

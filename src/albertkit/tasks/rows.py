@@ -9,7 +9,7 @@ from typing import Any
 from albertkit.engines.engine import Row
 from albertkit.errors import AlbertKitError, DataError, TooLongError, UnknownTokensWarning, short, warn_caller
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.batch import read_strategy
+from albertkit.tokenization.batch import read_choice
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.special_tokens import Parsing
 
@@ -43,7 +43,7 @@ def text_rows(
     long = [number for number, row in enumerate(rows) if len(row.input_ids) > max_length]
     if not long:
         return rows
-    strategy = read_strategy(truncation)
+    strategy = read_choice("truncation", truncation)
     if strategy == "do_not_truncate":
         text, count = texts[long[0]], len(rows[long[0]].input_ids)
         what = f"text {short(text)}" if isinstance(text, str) else f"pair {', '.join(map(short, text))}"

@@ -157,10 +157,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _rows(self, number: int, example: WordsExample, windows: list[Encoding]) -> list[WordsRow]:
-        windows = sorted(windows, key=lambda encoding: encoding.window.first.start)
+        windows = sorted(windows, key=lambda encoding: encoding.window[0].start)
         sequence = windows[0].sequences[0]
         labels = self._piece_labels(number, example, sequence.words)
-        ranges = [encoding.window.first for encoding in windows]
+        ranges = [encoding.window[0] for encoding in windows]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
             positions = range(1 + own.start - shown.start, 1 + own.stop - shown.start)  # after [CLS]

@@ -25,9 +25,9 @@ from albertkit.tokenization.batch import (
     make_rows,
     pad_rows,
     plain,
+    read_choice,
     read_examples,
     read_lengths,
-    read_side,
     tensor_type_of,
 )
 from albertkit.tokenization.encoding import BatchEncoding
@@ -88,6 +88,8 @@ class TokenizerBase(PushToHub):
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
     default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
     """The token of each role, unless the settings name another token."""
+    model_class: ClassVar[Any]
+    """The class of the subword model."""
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
     vocabulary_file_name: ClassVar[str] = folder.MODEL_FILE
     saved_class: ClassVar[str] = "AlbertTokenizer"
@@ -126,49 +128,34 @@ class TokenizerBase(PushToHub):
         self.name_or_path = str(source)
         self._warned: set[str] = set()
         with reading(source, TokenizerError):
-            given = {name: value for name, value in rules.items() if value is not None}
-            self._model, saved = self._read(vocab_file, tokenizer_file, given, settings)
-            self._set_up({**saved, **settings})
-
-    def _set_up(self, settings: Mapping[str, Any]) -> None:
-        model = self._model
-        self._special = SpecialTokens(
-            size=model.size,
-            ignore_case=model.normalization.do_lower_case,
-            token_to_id=model.token_to_id,
-        )
-        for token, token_id in settings.get("added_tokens", {}).items():
-            is_id = type(token_id) is int and model.size <= token_id < _MOST_IDS
-            if model.token_to_id(token_text(token)) is None and not is_id:
-                number = f"{short(token_id)}, not a number of at least {model.size}"
-                raise ValueError(f"the added token {token!r:.99} has the id {number}")
-            self._special.add(token, added_id=token_id)
-        if len(self._special.added_tokens) < len(self._special.added):
-            raise ValueError("two of the added tokens have the same id")
-        for role, default in self.default_roles.items():
-            given = settings.get(role, default)
-            token = None if given is None else token_text(given)
-            if token == default and model.token_to_id(default) is None and token not in self._special.added:
-                raise ValueError(f"its {model.size} pieces do not contain {token!r}. Pass its {role}")
-            self._special.set_role(role, token)
-        self.extra_special_tokens = settings.get("extra_special_tokens")
-        self._encoder = TextEncoder(model, self._special)
-        for name in DEFAULTS:
-            setattr(self, name, read_setting(name, settings.get(name)))
-
-    @classmethod
-    def _read(
-        cls,
-        vocab_file: str | Path | None,
-        tokenizer_file: str | Path | None,
-        rules: dict[str, Any],
-        settings: Mapping[str, Any],
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the subword model of one of the files, and the settings that the file contains.
-
-        `rules` are normalization rules that override those of the file.
-        """
-        raise NotImplementedError
+            given_rules = {name: value for name, value in rules.items() if value is not None}
+            model, saved = self.model_class.read(vocab_file, tokenizer_file, given_rules, settings)
+            settings = {**saved, **settings}
+            self._model = model
+            self._special = SpecialTokens(
+                size=model.size,
+                ignore_case=model.normalization.do_lower_case,
+                token_to_id=model.token_to_id,
+            )
+            for token, token_id in settings.get("added_tokens", {}).items():
+                is_id = type(token_id) is int and model.size <= token_id < _MOST_IDS
+                if model.token_to_id(token_text(token)) is None and not is_id:
+                    number = f"{short(token_id)}, not a number of at least {model.size}"
+                    raise ValueError(f"the added token {token!r:.99} has the id {number}")
+                self._special.add(token, added_id=token_id)
+            if len(self._special.added_tokens) < len(self._special.added):
+                raise ValueError("two of the added tokens have the same id")
+            for role, default in self.default_roles.items():
+                given = settings.get(role, default)
+                token = None if given is None else token_text(given)
+                is_known = model.token_to_id(default) is not None or token in self._special.added
+                if token == default and not is_known:
+                    raise ValueError(f"its {model.size} pieces do not contain {token!r}. Pass its {role}")
+                self._special.set_role(role, token)
+            self.extra_special_tokens = settings.get("extra_special_tokens")
+            self._encoder = TextEncoder(model, self._special)
+            for name in DEFAULTS:
+                setattr(self, name, read_setting(name, settings.get(name)))
 
     # ---- vocabulary and special tokens ----
 
@@ -337,7 +324,8 @@ class TokenizerBase(PushToHub):
         """
         if special_tokens_map:
             raise TokenizerError("special_tokens_map is not supported. Set the roles afterwards.")
-        content = self._train(text_iterator, vocab_size)
+        special = sorted(filter(None, {*self._special.roles.values()}), key=self.convert_tokens_to_ids)
+        content = self._model.train(text_iterator, vocab_size, special)
         extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
         settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
         with tempfile.TemporaryDirectory() as folder_name:
@@ -347,10 +335,6 @@ class TokenizerBase(PushToHub):
         trained.add_tokens(list(self._special.words.values()))
         trained.name_or_path = self.name_or_path
         return trained
-
-    def _train(self, texts: Any, vocab_size: int) -> bytes:
-        """Return the content of a vocabulary file for other texts."""
-        raise NotImplementedError
 
     # ---- texts to ids ----
 
@@ -439,17 +423,17 @@ class TokenizerBase(PushToHub):
             padding, truncation, max_length, pad_to_multiple_of, model_max_length=self.model_max_length
         )
         parse = self._parsing(parse_special_tokens, split_special_tokens)
-        side = read_side("padding_side", padding_side or self.padding_side)
+        side = read_choice("padding_side", padding_side or self.padding_side)
         examples, batched = read_examples(text, text_pair, is_split_into_words=is_split_into_words)
         if truncation is None and lengths.truncation != "do_not_truncate" and verbose:
             self._warn_once(_TRUNCATED_BY_DEFAULT, lengths.max_length)
         with collection_paused():
             rows, samples = make_rows(
-                self._encoder.sequences(examples, parse),
+                self._encoder.encode(examples, parse),
                 lengths,
                 marks=self._special.marks() if add_special_tokens else None,
                 stride=stride,
-                side=read_side("truncation_side", self.truncation_side),
+                side=read_choice("truncation_side", self.truncation_side),
                 with_overflowing=return_overflowing_tokens,
                 to_tokens=self.convert_ids_to_tokens,
             )
@@ -515,7 +499,7 @@ class TokenizerBase(PushToHub):
             read_lengths(
                 padding, None, max_length, pad_to_multiple_of, model_max_length=self.model_max_length
             ),
-            side=read_side("padding_side", padding_side or self.padding_side),
+            side=read_choice("padding_side", padding_side or self.padding_side),
             padding_id=self._special.id_of("pad_token"),
             with_mask=return_attention_mask is not False,
         )
@@ -549,9 +533,8 @@ class TokenizerBase(PushToHub):
         first, end = self.convert_ids_to_tokens(self._special.marks()) if add_special_tokens else ("", "")
         tokens = [first] if first else []
         for each in examples[0]:
-            if each is not None:
-                tokens += self._encoder.pieces(each, parse)
-                tokens += [end] if end else []
+            tokens += self._encoder.pieces(each, parse)
+            tokens += [end] if end else []
         return tokens
 
     @property
@@ -703,12 +686,8 @@ class TokenizerBase(PushToHub):
         return {
             **self._special.roles,
             **self.normalization,
-            "model_max_length": self.model_max_length,
-            "padding_side": self.padding_side,
-            "truncation_side": self.truncation_side,
-            "parse_special_tokens": self.parse_special_tokens,
+            **{name: getattr(self, name) for name in DEFAULTS},
             "split_special_tokens": self.split_special_tokens,
-            "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
             "additional_special_tokens": self.additional_special_tokens,
         }
 

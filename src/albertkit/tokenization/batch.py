@@ -4,16 +4,24 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 from albertkit.errors import TokenizerError, short
-from albertkit.tokenization.encoding import BatchEncoding, EncodedText, Encoding, Text, Window
+from albertkit.tokenization.encoding import BatchEncoding, EncodedText, Encoding, Text
 from albertkit.tokenization.special_tokens import Parsing, Part, SpecialTokens
 
 Side = Literal["left", "right"]
 Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
 Padding = Literal["longest", "max_length", "do_not_pad"]
+_CHOICES: dict[str, tuple[Any, dict[bool, str]]] = {
+    "padding": (Padding, {True: "longest", False: "do_not_pad"}),
+    "truncation": (Strategy, {True: "longest_first", False: "do_not_truncate"}),
+    "padding_side": (Side, {}),
+    "truncation_side": (Side, {}),
+}
+"""The values of each argument, and the values that True and False stand for; None is the same as False."""
 NO_LIMIT = 10**9
 """A larger maximum length means that there is none; `transformers` writes a huge number then."""
 
@@ -47,8 +55,8 @@ def read_lengths(
     if truncation is None:
         truncation = max_length is not None and padding is False
     lengths = Lengths(
-        padding=read_choice("padding", padding, "longest", "do_not_pad", Padding),
-        truncation=read_strategy(truncation),
+        padding=read_choice("padding", padding),
+        truncation=read_choice("truncation", truncation),
         max_length=model_max_length if max_length is None else max_length,
         multiple_of=pad_to_multiple_of,
     )
@@ -65,19 +73,12 @@ def check_number(name: str, value: Any, least: int) -> None:
         raise TokenizerError(f"{name}={short(value)}: expected a whole number of at least {least}")
 
 
-def read_strategy(truncation: bool | str | None) -> Strategy:
-    return read_choice("truncation", truncation, "longest_first", "do_not_truncate", Strategy)
-
-
-def read_side(name: str, value: Any) -> Side:
-    return read_choice(name, value, "", "", Side)
-
-
-def read_choice(name: str, value: Any, true: str, false: str, choices: Any) -> Any:
-    """Return one of the choices, which was passed as a bool, a name or an enumeration member."""
+def read_choice(name: str, value: Any) -> Any:
+    """Return one of the choices of an argument, passed as a bool, a name or an enumeration member."""
+    choices, by_bool = _CHOICES[name]
     value = getattr(value, "value", value)
     if value is None or isinstance(value, bool):
-        value = true if value else false
+        value = by_bool.get(bool(value), value)
     if value not in get_args(choices):
         raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(choices))}")
     return value
@@ -86,47 +87,43 @@ def read_choice(name: str, value: Any, true: str, false: str, choices: Any) -> A
 # --- texts --------------------------------------------------------------------------------------
 
 
-def read_examples(
-    text: Any, text_pair: Any, *, is_split_into_words: bool
-) -> tuple[list[tuple[Text, Text | None]], bool]:
-    """Return the examples of a call as (text, second text or None), and whether the call is a batch."""
+def read_examples(text: Any, text_pair: Any, *, is_split_into_words: bool) -> tuple[list[list[Text]], bool]:
+    """Return the one or two texts of each example of a call, and whether the call is a batch."""
 
     def is_text(value: Any) -> bool:
         if is_split_into_words:
             return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
         return isinstance(value, str)
 
-    def checked(value: Any, is_valid: bool) -> Any:
-        if is_valid:
-            return value
+    def refused(value: Any) -> TokenizerError:
         expected = "a list of words" if is_split_into_words else "a string, or a list of strings or pairs"
         received = f"{short(value)} ({type(value).__name__})"
-        raise TokenizerError(f"received {received} for a text. Expected {expected}.")
+        return TokenizerError(f"received {received} for a text. Expected {expected}.")
 
     def listed(values: Any) -> list[Any]:  # a list, tuple, NumPy array or table column
-        is_list = hasattr(values, "__len__") and not isinstance(values, (str, bytes, dict))
-        return list(checked(values, is_list))
+        if not hasattr(values, "__len__") or isinstance(values, (str, bytes, dict)):
+            raise refused(values)
+        return list(values)
 
-    single = is_text(text)
-    if single:
-        examples: list[Any] = [(text, text_pair)]
+    examples: list[list[Any]]
+    if is_text(text):
+        examples = [[text] if text_pair is None else [text, text_pair]]
     elif text_pair is None:
         examples = [
-            tuple(entry)
+            list(entry)
             if isinstance(entry, (tuple, list)) and len(entry) == 2 and all(map(is_text, entry))
-            else (entry, None)
+            else [entry]
             for entry in listed(text)
         ]
     else:
         texts, pairs = listed(text), listed(text_pair)
         if len(texts) != len(pairs):
             raise TokenizerError(f"received {len(texts)} texts and {len(pairs)} second texts")
-        examples = list(zip(texts, pairs, strict=True))
-    for first, second in examples:
-        checked(first, is_text(first))
-        may_be_alone = second is None and (single or text_pair is None)
-        checked(second, may_be_alone or is_text(second))
-    return examples, not single
+        examples = [list(pair) for pair in zip(texts, pairs, strict=True)]
+    for value in chain(*examples):
+        if not is_text(value):
+            raise refused(value)
+    return examples, not is_text(text)
 
 
 class TextEncoder:
@@ -138,40 +135,26 @@ class TextEncoder:
     def __init__(self, model: Any, special_tokens: SpecialTokens) -> None:
         self._model, self._special = model, special_tokens
 
-    def sequences(self, examples: list[tuple[Text, Text | None]], parse: Parsing) -> list[list[EncodedText]]:
-        firsts = self._ids([first for first, _ in examples], parse)
-        seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
-        return [
-            [EncodedText(ids, partial(self._locate, first, parse))]
-            + ([] if second is None else [EncodedText(next(seconds), partial(self._locate, second, parse))])
-            for (first, second), ids in zip(examples, firsts, strict=True)
-        ]
-
-    def _ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
-        strings = [text for text in texts if isinstance(text, str)]
-        if len(strings) == len(texts) and not any(
-            self._special.occur_in(text, parse_special_tokens=parse) for text in strings
-        ):
-            return self._model.ids_batch(strings)
-        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
+    def encode(self, examples: list[list[Text]], parse: Parsing) -> list[list[EncodedText]]:
+        texts = list(chain(*examples))
         rows = [self._parts(text, parse) for text in texts]
+        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
         plain = iter(
             self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
         )
-        return [
-            [
-                token_id
-                for part in parts
-                for token_id in (next(plain) if part.token_id is None else [part.token_id])
-            ]
-            for parts in rows
-        ]
+        encoded = []
+        for text, parts in zip(texts, rows, strict=True):
+            ids: list[int] = []
+            for part in parts:
+                ids += next(plain) if part.token_id is None else [part.token_id]
+            encoded.append(EncodedText(ids, partial(self._locate, text, parse)))
+        remaining = iter(encoded)
+        return [[next(remaining) for _ in example] for example in examples]
 
     def _parts(self, text: Text, parse: Parsing) -> list[Part]:
-        strings = [text] if isinstance(text, str) else text
-        return [
-            part for string in strings for part in self._special.split(string, parse_special_tokens=parse)
-        ]
+        if isinstance(text, str):
+            return self._special.split(text, parse_special_tokens=parse)
+        return [part for word in text for part in self._parts(word, parse)]
 
     def pieces(self, text: Text, parse: Parsing) -> list[str]:
         return [
@@ -190,7 +173,7 @@ class TextEncoder:
         words: list[int] = []
         word = -1
         for number, string in enumerate([text] if isinstance(text, str) else text):
-            for part in self._parts(string, parse):
+            for part in self._special.split(string, parse_special_tokens=parse):
                 spans = [(part.text, 0, len(part.text))]
                 if part.token_id is None:
                     spans = self._model.spans(part.text)
@@ -222,17 +205,14 @@ def make_rows(
     samples: list[int] = []
     truncates = lengths.truncation != "do_not_truncate"
     for sample, texts in enumerate(examples):
-        first, second = len(texts[0].ids), len(texts[1].ids) if len(texts) == 2 else None
-        special = 0 if marks is None else 1 + len(texts)
-        available = lengths.max_length - special
+        available = lengths.max_length - (0 if marks is None else 1 + len(texts))
         if truncates and (available < 0 or (available == 0 and with_overflowing)):
             raise TokenizerError(f"max_length={lengths.max_length} leaves no room for text")
-        if available == 0 and truncates and (second is None or lengths.truncation == "longest_first"):
-            parts = [Window(range(0), None if second is None else range(0))]
+        if available == 0 and truncates and (len(texts) == 1 or lengths.truncation == "longest_first"):
+            parts = [(range(0),) * len(texts)]
         else:
-            parts = windows(
-                first, second, limit=available, strategy=lengths.truncation, stride=stride, side=side
-            )
+            sizes = [len(text.ids) for text in texts]
+            parts = windows(sizes, limit=available, strategy=lengths.truncation, stride=stride, side=side)
         row, *overflowing = (Encoding(texts, part, marks, to_tokens) for part in parts)
         rows.append(row)
         if overflowing:
@@ -244,42 +224,34 @@ def make_rows(
 
 
 def windows(
-    first: int,
-    second: int | None,
-    *,
-    limit: int,
-    strategy: Strategy,
-    stride: int = 0,
-    side: Side = "right",
-) -> list[Window]:
+    sizes: list[int], *, limit: int, strategy: Strategy, stride: int, side: Side
+) -> list[tuple[range, ...]]:
     """Return the windows over a text or a pair that fit into `limit` tokens; the first is the row itself.
 
     The other windows cover the truncated tokens. Each repeats `stride` tokens of the previous window. If both
     texts of a pair are truncated, the result contains every combination of their windows, in the order of
     `transformers`: combinations with the first window of the first text come last.
     """
-    everything = Window(range(first), None if second is None else range(second))
-    if strategy == "do_not_truncate" or first + (second or 0) <= limit:
+    everything = tuple(map(range, sizes))
+    if strategy == "do_not_truncate" or sum(sizes) <= limit:
         return [everything]
-    if strategy == "longest_first":
-        if second is None:
-            return [Window(part) for part in _slide(first, limit, stride, side)]
+    if strategy == "longest_first" and len(sizes) == 2:
         # All of the shorter text stays if it fits into half of the limit.
-        shorter = min(first, second, limit // 2)
-        limits = (shorter, limit - shorter) if first <= second else (limit - shorter, shorter)
-        row, *others = _slide(first, limits[0], stride, side)
-        seconds = list(_slide(second, limits[1], stride, side))
-        later = [Window(part, second_part) for part in others for second_part in seconds]
-        return [Window(row, seconds[0]), *later, *(Window(row, second_part) for second_part in seconds[1:])]
-    if strategy == "only_second" and second is None:
+        shorter = min(*sizes, limit // 2)
+        limits = (shorter, limit - shorter) if sizes[0] <= sizes[1] else (limit - shorter, shorter)
+        firsts, seconds = (
+            list(_slide(size, most, stride, side)) for size, most in zip(sizes, limits, strict=True)
+        )
+        others = [(part, second) for part in firsts[1:] for second in seconds]
+        return [(firsts[0], seconds[0]), *others, *((firsts[0], second) for second in seconds[1:])]
+    cut = 1 if strategy == "only_second" else 0
+    if cut == len(sizes):
         raise TokenizerError("truncation='only_second' needs a second text, text_pair")
-    cut, other = (first, second or 0) if strategy == "only_first" else (second or 0, first)
+    other = sum(sizes) - sizes[cut]
     if limit <= other:
         raise TokenizerError(f"{limit} tokens have no room for the {other} of the text that is not truncated")
-    parts = _slide(cut, limit - other, stride, side)
-    if strategy == "only_first":
-        return [Window(part, everything.second) for part in parts]
-    return [Window(everything.first, part) for part in parts]
+    parts = _slide(sizes[cut], limit - other, stride, side)
+    return [(*everything[:cut], part, *everything[cut + 1 :]) for part in parts]
 
 
 def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:

@@ -7,7 +7,7 @@ ids.
 import copy
 from collections import UserDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,26 +31,15 @@ class EncodedText:
 
     def __init__(self, ids: list[int], locate: Callable[[], tuple[list[tuple[int, int]], list[int]]]) -> None:
         self.ids = ids
-        self._locate = locate
-
-    @cached_property
-    def _located(self) -> tuple[list[tuple[int, int]], list[int]]:
-        return self._locate()
+        self._locate = cache(locate)
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        return self._located[0]
+        return self._locate()[0]
 
     @property
     def words(self) -> list[int]:
-        return self._located[1]
-
-
-class Window(NamedTuple):
-    """The tokens of each text that a row contains, as ranges of positions."""
-
-    first: range
-    second: range | None = None
+        return self._locate()[1]
 
 
 class Encoding:
@@ -61,7 +50,7 @@ class Encoding:
 
     Args:
         sequences: The text, or the two texts of a pair.
-        window: The tokens of each text in this row.
+        window: The tokens of each text in this row, as ranges of positions.
         marks: The ids of [CLS] and [SEP]; None for a row without special tokens.
         to_tokens: Function that returns the token string of each id.
     """
@@ -69,7 +58,7 @@ class Encoding:
     def __init__(
         self,
         sequences: list[EncodedText],
-        window: Window,
+        window: tuple[range, ...],
         marks: tuple[int, int] | None,
         to_tokens: Callable[[list[int]], list[str]],
     ) -> None:
@@ -79,10 +68,9 @@ class Encoding:
         self._padding = (0, 0)  # left and right
         start, end = ([], []) if marks is None else ([marks[0]], [marks[1]])
         self.ids: list[int] = start
-        for sequence, part in zip(sequences, window, strict=False):
-            if part is not None:
-                self.ids += sequence.ids[part.start : part.stop]
-                self.ids += end
+        for sequence, part in zip(sequences, window, strict=True):
+            self.ids += sequence.ids[part.start : part.stop]
+            self.ids += end
 
     def pad(self, width: int, side: str, padding_id: int) -> None:
         """Extend the row to `width` tokens. Call it before the columns are computed."""
@@ -101,8 +89,8 @@ class Encoding:
     @property
     def type_ids(self) -> list[int]:
         """Segment of each token: 0, or 1 for the second text and its [SEP]."""
-        second, (_, right) = self.window.second, self._padding
-        ones = 0 if second is None else len(second) + self._special
+        right = self._padding[1]
+        ones = len(self.window[1]) + self._special if len(self.window) == 2 else 0
         return [0] * (len(self.ids) - ones - right) + [1] * ones + [0] * right
 
     @property
@@ -164,9 +152,8 @@ class Encoding:
         """Return one value per token of the row, from one list per text; other tokens have `other`."""
         around = [other] * self._special
         column = [other] * self._padding[0] + around
-        for values, part in zip(of_texts, self.window, strict=False):
-            if part is not None:
-                column += [*values[part.start : part.stop], *around]
+        for values, part in zip(of_texts, self.window, strict=True):
+            column += [*values[part.start : part.stop], *around]
         return column + [other] * self._padding[1]
 
     def token_to_sequence(self, token_index: int) -> int | None:

@@ -21,7 +21,7 @@ from albertkit.errors import ModelNotFoundError, TokenizerError, reading, short
 from albertkit.files import atomic_path, contents, made_folder
 from albertkit.files import read_json as read_object
 from albertkit.hub import HubOptions, take_loading_options
-from albertkit.tokenization.batch import NO_LIMIT, Side, read_side
+from albertkit.tokenization.batch import NO_LIMIT, Side, read_choice
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 from albertkit.tokenization.tokenizer_json import listed_tokens
@@ -219,7 +219,7 @@ def read_setting(name: str, value: Any) -> Any:
     if value is None:
         return DEFAULTS.get(name)
     if name.endswith("_side"):
-        return read_side(name, value)
+        return read_choice(name, value)
     if name == "model_max_length":
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
             raise TokenizerError(f"{name}={short(value)}: expected a whole number of at least 1")

@@ -1,14 +1,13 @@
 """SentencePiece model files: the fields that the library's Python interface does not expose."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import sentencepiece
 
-from albertkit.errors import ModelNotFoundError, TokenizerError, reading
+from albertkit.errors import ModelNotFoundError, TokenizerError, reading, short
 from albertkit.protobuf import message_class
 
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
@@ -19,28 +18,46 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 # Algorithms: TrainerSpec.ModelType
 UNIGRAM = 1
 
-_KINDS = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL, "[MASK]": CONTROL}
+_TYPES = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL, "[MASK]": CONTROL}
+_LONGEST_PIECE = 1_000
+"""Maximum number of characters of a piece. The library `tokenizers` frees its trie recursively, one level per
+byte, so a piece of 100,000 characters crashes the process. SentencePiece trains pieces of at most 16
+characters."""
 
 
-class Piece(NamedTuple):
-    text: str
-    score: float
-    kind: int
+def read_model(content: bytes) -> Any:
+    """Return the message `ModelProto` in a model file; the index of a piece is its id."""
+    with reading("the SentencePiece model", TokenizerError):
+        return message_class("ModelProto").FromString(content)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PieceTable:
-    """The pieces of a model file. The index of a piece is its id."""
+def new_model(pieces: Iterable[tuple[str, float, int]], character_map: bytes) -> Any:
+    """Return a Unigram model with these pieces (text, score, type).
 
-    pieces: tuple[Piece, ...]
-    character_map: bytes  # the normalizer's compiled table; empty if the normalizer changes nothing
-    algorithm: int = UNIGRAM
-    usual_spaces: bool = True  # a mark before the first word, and single marks between words
+    `character_map` is the normalizer's compiled table; it is empty if the normalizer changes nothing.
+    """
+    model = message_class("ModelProto")()
+    for text, score, kind in pieces:
+        model.pieces.add(piece=text, score=score, type=kind)
+    texts, trainer = [piece.piece for piece in model.pieces], model.trainer_spec
+    trainer.model_type = UNIGRAM
+    for field, name in (("unk_id", "<unk>"), ("bos_id", "<s>"), ("eos_id", "</s>"), ("pad_id", "<pad>")):
+        setattr(trainer, field, texts.index(name) if name in texts else -1)
+    model.normalizer_spec.precompiled_charsmap = character_map
+    return model
 
-    def __post_init__(self) -> None:
-        # The libraries follow the offsets of the table without checks.
-        if self.character_map and not _is_character_map(self.character_map):
-            raise ValueError("the normalizer's table of characters is damaged")
+
+def check_model(model: Any) -> None:
+    """Raise ValueError if a model could crash the libraries, which read it without checks."""
+    texts = [piece.piece for piece in model.pieces]
+    longest = max(texts, key=len)
+    if len(longest) > _LONGEST_PIECE:
+        raise ValueError(f"the piece {short(longest)} has over {_LONGEST_PIECE:,} characters")
+    if len(set(texts)) < len(texts) or "" in texts:
+        raise ValueError("a piece is empty or occurs twice")
+    character_map = model.normalizer_spec.precompiled_charsmap
+    if character_map and not _is_character_map(character_map):
+        raise ValueError("the normalizer's table of characters is damaged")
 
 
 def _is_character_map(content: bytes) -> bool:
@@ -83,41 +100,10 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
     """Return SentencePiece's processor for the bytes of a model file; error messages name `source`."""
     processor = sentencepiece.SentencePieceProcessor()
     with reading(source, TokenizerError):
-        try:
-            processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
-            other = "a vocab.txt, a tokenizer.json or a Git LFS pointer"
-            raise ValueError(f"SentencePiece cannot read it; it may be {other}") from error
+        processor.LoadFromSerializedProto(model)
         if not processor.get_piece_size():
             raise ValueError("it is empty")
     return processor
-
-
-def read_piece_table(model: bytes) -> PieceTable:
-    with reading("the SentencePiece model", TokenizerError):
-        proto = message_class("ModelProto").FromString(model)
-        normalizer = proto.normalizer_spec
-        return PieceTable(
-            pieces=tuple(Piece(piece.piece, piece.score, piece.type) for piece in proto.pieces),
-            character_map=normalizer.precompiled_charsmap,
-            algorithm=proto.trainer_spec.model_type,
-            usual_spaces=normalizer.add_dummy_prefix
-            and normalizer.remove_extra_whitespaces
-            and normalizer.escape_whitespaces,
-        )
-
-
-def model_content(table: PieceTable) -> bytes:
-    proto = message_class("ModelProto")()
-    for text, score, kind in table.pieces:
-        proto.pieces.add(piece=text, score=score, type=kind)
-    texts = [piece.text for piece in table.pieces]
-    trainer = proto.trainer_spec
-    trainer.model_type = table.algorithm
-    for field, name in (("unk_id", "<unk>"), ("bos_id", "<s>"), ("eos_id", "</s>"), ("pad_id", "<pad>")):
-        setattr(trainer, field, texts.index(name) if name in texts else -1)
-    proto.normalizer_spec.precompiled_charsmap = table.character_map
-    return proto.SerializeToString()
 
 
 def vocab_lines(model: bytes) -> list[str]:
@@ -143,9 +129,8 @@ def model_from_lines(lines: Sequence[str]) -> bytes:
             if not math.isfinite(score := float(number)):
                 raise ValueError(f"{line!r} has no score")
             # Only pieces outside the Unigram model have the score 0.
-            kind = _KINDS.get(text, NORMAL if score else USER_DEFINED)
-            pieces.append(Piece(text, score, kind))
-        table = PieceTable(pieces=tuple(pieces), character_map=read_piece_table(normalizer).character_map)
-        model = model_content(table)
-        load_processor(model, source="the list of pieces")  # raises for duplicate pieces, or without <unk>
-    return model
+            pieces.append((text, score, _TYPES.get(text, NORMAL if score else USER_DEFINED)))
+        character_map = read_model(normalizer).normalizer_spec.precompiled_charsmap
+        content = new_model(pieces, character_map).SerializeToString()
+        load_processor(content, source="the list of pieces")  # raises for duplicate pieces, or without <unk>
+    return content

@@ -9,7 +9,7 @@ The rule of the original (`preprocess_text` of google-research/albert), before S
 
 For ASCII text, one byte table does nearly all of this; step 3 has no effect on it.
 
-`align` maps each character of the normalized text to a span of the original text. `Alignment.then` adds
+`align` maps each character of the normalized text to a span of the original text. `UnigramModel.spans` adds
 SentencePiece's own normalization. The span of a piece goes from the start of its first character to the end
 of its last character. The time is linear in the length of the text. The spans of the pieces have these
 properties:
@@ -25,13 +25,12 @@ properties:
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
 from albertkit.errors import TokenizerError, short
 from albertkit.text_files import lone_surrogate
-from albertkit.tokenization.model_file import WORD_START
 
 _PART = 256  # characters
 _REWRITTEN = {
@@ -39,6 +38,12 @@ _REWRITTEN = {
     False: re.compile(r"``|''|[^\x00-\x7f]"),
 }
 """The parts of a text that normalization may write with another length, if it removes spaces or not."""
+
+
+def _check_flags(rules: Any) -> None:
+    for name, value in vars(rules).items():
+        if not isinstance(value, bool) and (name, value) != ("strip_accents", None):
+            raise TokenizerError(f"{name}={short(value)}: expected True or False")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +57,7 @@ class Normalization:
     keep_accents: bool = False
     """Whether to keep accents and compatibility characters."""
 
-    def __post_init__(self) -> None:
-        _check_flags(asdict(self))
+    __post_init__ = _check_flags
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -61,7 +65,14 @@ class Normalization:
 
     def __call__(self, text: str) -> str:
         """Return the normalized text; the same as `plain`, but faster for ASCII."""
-        return self._ascii(text) if text.isascii() else self.plain(text)
+        if not text.isascii():
+            return self.plain(text)
+        text = text.encode().translate(self._table).decode()
+        if self.remove_space:
+            text = " ".join(text.split()) if "  " in text else text.strip(" ")
+        if "`" in text:  # this check takes a tenth of the time of a replacement
+            text = text.replace("``", '"')
+        return text.replace("''", '"')
 
     def plain(self, text: str) -> str:
         """Return the normalized text by applying the rule step by step."""
@@ -76,14 +87,6 @@ class Normalization:
             for mark in filter(unicodedata.combining, set(text)):  # a text has few distinct characters
                 text = text.replace(mark, "")
         return text.lower() if self.do_lower_case else text
-
-    def _ascii(self, text: str) -> str:
-        text = text.encode().translate(self._table).decode()
-        if self.remove_space:
-            text = " ".join(text.split()) if "  " in text else text.strip(" ")
-        if "`" in text:  # this check takes a tenth of the time of a replacement
-            text = text.replace("``", '"')
-        return text.replace("''", '"')
 
     @cached_property
     def _table(self) -> bytes:
@@ -103,59 +106,11 @@ class BertNormalization:
     tokenize_chinese_chars: bool = True
     """Whether every Chinese character is a separate word."""
 
-    def __post_init__(self) -> None:
-        _check_flags({**asdict(self), "strip_accents": self.strip_accents or False})
+    __post_init__ = _check_flags
 
 
-def _check_flags(rules: Mapping[str, Any]) -> None:
-    for name, value in rules.items():
-        if not isinstance(value, bool):
-            raise TokenizerError(f"{name}={short(value)}: expected True or False")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Alignment:
-    """A normalized text; its character i comes from `starts[i]:ends[i]` of the original text."""
-
-    text: str
-    starts: list[int]
-    ends: list[int]
-
-    def then(self, text: str, offsets: list[int]) -> "Alignment":
-        """Add a step that wrote `text`, whose character i began at `offsets[i]` of this text.
-
-        `offsets` has one more entry than `text`: the position at which the step stopped reading.
-        """
-        starts, ends = [0] * len(text), [0] * len(text)
-        begin = end = offsets[-1]
-        for i in range(len(text) - 1, -1, -1):
-            if offsets[i] < begin:
-                begin, end = offsets[i], begin
-            if begin < end:
-                starts[i], ends[i] = self.starts[begin], self.ends[end - 1]
-            else:  # inserted at the end of the text
-                starts[i] = ends[i] = self.ends[begin - 1] if begin else 0
-        return Alignment(text=text, starts=starts, ends=ends)
-
-    def spans(self, pieces: list[str]) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) for pieces that, joined, are this text apart from word-start marks."""
-        spans: list[tuple[str, int, int]] = []
-        position, last_end = 0, 0
-        for piece in pieces:
-            body = piece.removeprefix(WORD_START)
-            if position < len(self.text) and self.text[position] == WORD_START:
-                position += 1
-            if body:
-                start, last_end = self.starts[position], self.ends[position + len(body) - 1]
-            else:
-                start = last_end = self.starts[position] if position < len(self.text) else last_end
-            spans.append((piece, start, last_end))
-            position += len(body)
-        return spans
-
-
-def align(text: str, normalization: Normalization) -> Alignment:
-    """Return the same text as `normalization(text)`, with each character's span in `text`."""
+def align(text: str, normalization: Normalization) -> tuple[str, list[int], list[int]]:
+    """Return `normalization(text)`, and the start and the end of each of its characters in `text`."""
     normalized = normalization(text)
     position, stop = 0, len(text)
     starts: list[int] = []
@@ -176,7 +131,7 @@ def align(text: str, normalization: Normalization) -> Alignment:
     ends += range(position + 1, stop + 1)
     # Lower-casing depends on the context (a final sigma), but its length does not.
     assert len(normalized) == len(starts)
-    return Alignment(text=normalized, starts=starts, ends=ends)
+    return normalized, starts, ends
 
 
 def _rewritten(part: str, normalization: Normalization) -> str:

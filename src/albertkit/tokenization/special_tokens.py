@@ -9,7 +9,6 @@ each part between tokens is normalized separately, as in the original: `with [MA
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
@@ -98,10 +97,12 @@ class SpecialTokens:
         self._token_to_id = token_to_id
         self._fold = fold if ignore_case else str
         self._end = size  # one more than the largest id
+        self._words: dict[str, str] | None = None
+        self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # `datasets` identifies a tokenizer by its pickle, which must not depend on earlier calls.
-        return {name: value for name, value in vars(self).items() if name not in self._CACHED}
+        return {**vars(self), "_words": None, "_patterns": {}}
 
     def __len__(self) -> int:
         """Number of ids after the vocabulary."""
@@ -112,24 +113,21 @@ class SpecialTokens:
         """Every special token once: first the tokens with a role, then the additional tokens."""
         return list(dict.fromkeys([*filter(None, self.roles.values()), *self.additional]))
 
-    @cached_property
-    def special_ids(self) -> frozenset[int]:
-        return frozenset(self.ids[token] for token in self.special)
+    @property
+    def special_ids(self) -> set[int]:
+        return {self.ids[token] for token in self.special}
 
-    @cached_property
+    @property
     def words(self) -> dict[str, str]:
         """The added tokens by their text to search for; of tokens that differ only in case, the first."""
-        special, words = set(self.special), {}
-        for token in self.ids:
-            if token not in special:
-                words.setdefault(self._fold(token), token)
+        words = self._words
+        if words is None:
+            special, words = set(self.special), {}
+            for token in self.ids:
+                if token not in special:
+                    words.setdefault(self._fold(token), token)
+            self._words = words  # set when it is complete, because other threads may use it
         return words
-
-    @cached_property
-    def _patterns(self) -> dict[Parsing | None, re.Pattern[str] | None]:
-        return {}
-
-    _CACHED = ("special_ids", "words", "_patterns")
 
     def word_in_any_case(self, token: str) -> str | None:
         return self.words.get(self._fold(token))
@@ -144,14 +142,14 @@ class SpecialTokens:
         self.ids[token] = self.added[token] if vocabulary_id is None else vocabulary_id
         self._patterns.clear()
         # Extended, because thousands of tokens may be added one by one.
-        if "words" in vars(self) and token not in (*self.additional, *self.roles.values()):
-            self.words.setdefault(self._fold(token), token)
+        if self._words is not None and token not in (*self.additional, *self.roles.values()):
+            self._words.setdefault(self._fold(token), token)
 
     def set_role(self, role: str, token: str | None) -> None:
         if token is not None:
             self.add(token)
         self.roles[role] = token
-        self._forget()
+        self._words, self._patterns = None, {}
 
     def set_additional(self, tokens: list[str]) -> None:
         """Add the special tokens without a role; previous ones become ordinary added tokens."""
@@ -159,11 +157,7 @@ class SpecialTokens:
             if token not in self.ids:
                 self.add(token)
         self.additional = [token for token in dict.fromkeys(tokens) if token not in self.roles.values()]
-        self._forget()
-
-    def _forget(self) -> None:
-        for name in self._CACHED:
-            vars(self).pop(name, None)
+        self._words, self._patterns = None, {}
 
     def id_of(self, role: str) -> int:
         token = self.roles[role]
@@ -175,17 +169,6 @@ class SpecialTokens:
     def marks(self) -> tuple[int, int]:
         """Return the ids of [CLS] and [SEP]."""
         return self.id_of("cls_token"), self.id_of("sep_token")
-
-    def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
-        """Return whether a text contains a token to split at; special tokens count if they are parsed."""
-        if self.words:
-            special, words = self._pattern(parse_special_tokens), self._pattern(None)
-            return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
-        tokens = [self.roles["mask_token"]] if parse_special_tokens == "mask" else self.ids
-        # To search for one character first is faster: few texts contain `[` or `<`.
-        return bool(parse_special_tokens) and any(
-            token[0] in text and token in text for token in tokens if token
-        )
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order. Parts of plain text may be empty or blank."""

@@ -11,8 +11,7 @@ from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import TokenizerSettings
-from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.tokenizer_json import is_wordpiece, read_unigram_json
+from albertkit.tokenization.tokenizer_json import is_wordpiece
 from albertkit.tokenization.unigram import UnigramModel
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
@@ -48,7 +47,7 @@ class AlbertTokenizer(TokenizerBase):
             ALBERT's special tokens.
     """
 
-    _model: UnigramModel
+    model_class = UnigramModel
 
     def __init__(
         self,
@@ -61,19 +60,6 @@ class AlbertTokenizer(TokenizerBase):
     ) -> None:
         rules = {"do_lower_case": do_lower_case, "remove_space": remove_space, "keep_accents": keep_accents}
         super().__init__(vocab_file, tokenizer_file, rules, settings)
-
-    @classmethod
-    def _read(
-        cls,
-        vocab_file: Any,
-        tokenizer_file: Any,
-        rules: dict[str, Any],
-        settings: Any,  # noqa: ARG003
-    ) -> tuple[UnigramModel, dict[str, Any]]:
-        if vocab_file is not None:
-            return UnigramModel(vocab_file, Normalization(**rules)), {}
-        table, saved_rules, saved = read_unigram_json(Path(tokenizer_file))
-        return UnigramModel(table, Normalization(**saved_rules | rules)), saved
 
     @property
     def sp_model(self) -> sentencepiece.SentencePieceProcessor:
@@ -89,12 +75,6 @@ class AlbertTokenizer(TokenizerBase):
     def keep_accents(self) -> bool:
         """Whether texts keep their accents."""
         return self._model.normalization.keep_accents
-
-    def _train(self, texts: Any, vocab_size: int) -> bytes:
-        # Import here: reading a vocabulary does not need the training modules.
-        from albertkit.tokenization.trainer import train_model
-
-        return train_model(texts, vocab_size=vocab_size, normalization=self._model.normalization)[0]
 
 
 class AlbertTokenizerFast(AlbertTokenizer):

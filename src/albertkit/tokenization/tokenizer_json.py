@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -24,79 +24,68 @@ from albertkit.tokenization.model_file import (
     UNKNOWN,
     USER_DEFINED,
     WORD_START,
-    Piece,
-    PieceTable,
+    check_model,
     ends_in_digit_and_comma,
+    new_model,
 )
-from albertkit.tokenization.normalization import BertNormalization, Normalization
+from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
-WORDPIECE = {
-    "type": "WordPiece",
-    "continuing_subword_prefix": "##",
-    "max_input_chars_per_word": 100,  # a longer word becomes [UNK]
-}
-"""The settings of BERT's tokenizers, as the file states them."""
-
+CONTINUATION = "##"
+"""The mark of pieces inside a word in a WordPiece vocabulary."""
 _NEVER = -1_000.0
 """Added to the scores of pieces that other readers should never choose."""
-_LONGEST_PIECE = 1_000
-"""Maximum number of characters of a piece. The library frees its trie recursively, one level per byte, so a
-piece of 100,000 characters crashes the process. SentencePiece trains pieces of at most 16 characters."""
 
 
 # --- writing ------------------------------------------------------------------------------------
 
 
-def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
-    _check_pieces([piece.text for piece in table.pieces])
-    best = max(piece.score for piece in table.pieces if piece.kind == NORMAL)
+def unigram_json(model: Any, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
+    """Return the content of a file for a SentencePiece model."""
+    check_model(model)
+    best = max(piece.score for piece in model.pieces if piece.type == NORMAL)
     vocabulary: list[tuple[str, float]] = []
-    for piece, score, kind in table.pieces:
-        if kind == USER_DEFINED:
-            score = len(piece) * best - 0.1  # SentencePiece's bonus for user-defined symbols
-        vocabulary.append((piece, score + _NEVER if ends_in_digit_and_comma(piece) else score))
+    for piece in model.pieces:
+        text, score = piece.piece, piece.score
+        if piece.type == USER_DEFINED:
+            score = len(text) * best - 0.1  # SentencePiece's bonus for user-defined symbols
+        vocabulary.append((text, score + _NEVER if ends_in_digit_and_comma(text) else score))
     spaces = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": False}
-    return _tokenizer_json(
+    steps = _steps(normalization, model.normalizer_spec.precompiled_charsmap)
+    return tokenizer_json(
         special_tokens,
-        normalizer={"type": "Sequence", "normalizers": _steps(normalization, table.character_map)},
+        normalizer={"type": "Sequence", "normalizers": steps},
         pre_tokenizer=spaces,
         decoder=spaces,
         model={
             "type": "Unigram",
-            "unk_id": [piece.kind for piece in table.pieces].index(UNKNOWN),
+            "unk_id": [piece.type for piece in model.pieces].index(UNKNOWN),
             "vocab": vocabulary,
             "byte_fallback": False,
         },
     )
 
 
-def wordpiece_json(
-    ids: Mapping[str, int], normalization: BertNormalization, special_tokens: SpecialTokens, unk_token: str
-) -> bytes:
-    return _tokenizer_json(
-        special_tokens,
-        normalizer={
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": normalization.tokenize_chinese_chars,
-            "strip_accents": normalization.strip_accents,
-            "lowercase": normalization.do_lower_case,
-        },
-        pre_tokenizer={"type": "BertPreTokenizer"},
-        decoder={"type": "WordPiece", "prefix": WORDPIECE["continuing_subword_prefix"], "cleanup": True},
-        model={
-            "type": WORDPIECE["type"],
-            "unk_token": unk_token,
-            **WORDPIECE,
-            "vocab": dict(sorted(ids.items(), key=lambda item: item[1])),
-        },
-    )
-
-
-def _tokenizer_json(special_tokens: SpecialTokens, **parts: dict[str, Any]) -> bytes:
+def tokenizer_json(special_tokens: SpecialTokens, **parts: dict[str, Any]) -> bytes:
     """Return the content of a file with these parts, which puts [CLS] and [SEP] around texts."""
     flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+    first, end = special_tokens.roles["cls_token"], special_tokens.roles["sep_token"]
+    post_processor = None
+    if first is not None and end is not None:
+
+        def token(text: str, segment: int) -> dict[str, Any]:
+            return {"SpecialToken": {"id": text, "type_id": segment}}
+
+        single = [token(first, 0), {"Sequence": {"id": "A", "type_id": 0}}, token(end, 0)]
+        post_processor = {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, token(end, 1)],
+            "special_tokens": {
+                text: {"id": text, "ids": [special_tokens.ids[text]], "tokens": [text]}
+                for text in sorted({first, end})
+            },
+        }
     content = {
         "version": "1.0",
         "truncation": None,
@@ -107,31 +96,11 @@ def _tokenizer_json(special_tokens: SpecialTokens, **parts: dict[str, Any]) -> b
         ],
         "normalizer": parts["normalizer"],
         "pre_tokenizer": parts["pre_tokenizer"],
-        "post_processor": _post_processor(special_tokens),
+        "post_processor": post_processor,
         "decoder": parts["decoder"],
         "model": parts["model"],
     }
     return json_text(content, indent=2, ensure_ascii=False).encode()
-
-
-def _post_processor(special_tokens: SpecialTokens) -> dict[str, Any] | None:
-    first, end = special_tokens.roles["cls_token"], special_tokens.roles["sep_token"]
-    if first is None or end is None:
-        return None
-
-    def token(text: str, segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": text, "type_id": segment}}
-
-    single = [token(first, 0), {"Sequence": {"id": "A", "type_id": 0}}, token(end, 0)]
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, token(end, 1)],
-        "special_tokens": {
-            text: {"id": text, "ids": [special_tokens.ids[text]], "tokens": [text]}
-            for text in sorted({first, end})
-        },
-    }
 
 
 def _steps(normalization: Normalization, character_map: bytes) -> list[dict[str, Any]]:
@@ -223,19 +192,13 @@ def has_pieces(file: str | Path, model: Any, *, samples: int | None = None) -> b
         return False
 
 
-def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
-    """Return the pieces, the normalization rules and the added tokens of a file."""
+def read_unigram_json(path: Path) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Return the SentencePiece model, the normalization rules and the added tokens of a file."""
     content = read_json(path, TokenizerError)
     with reading(path, TokenizerError):
         model = content["model"]
         if model["type"] != "Unigram" or model.get("byte_fallback"):
             raise ValueError(f"it has a {model['type']} model, not a Unigram model without byte_fallback")
-        vocabulary, unknown_id = [(piece, float(score)) for piece, score in model["vocab"]], model["unk_id"]
-        _check_pieces([piece for piece, _ in vocabulary])
-        if not all(math.isfinite(score) for _, score in vocabulary) or unknown_id not in range(
-            len(vocabulary)
-        ):
-            raise ValueError(f"a score is not finite, or unk_id is {short(unknown_id)}")
         tokens, steps = listed_tokens(content), list(_flatten(content.get("normalizer")))
         types = {step["type"] for step in steps}
         maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
@@ -246,23 +209,26 @@ def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str,
                 "compatibility or control characters may get other ids than with the original. Load the "
                 "spiece.model instead."
             )
-        special = {*tokens.special}
-        pieces = [_read_piece(piece, score, special) for piece, score in vocabulary]
-        pieces[unknown_id] = pieces[unknown_id]._replace(kind=UNKNOWN)
-        table = PieceTable(pieces=tuple(pieces), character_map=base64.b64decode(maps[0]) if maps else b"")
+        special, unknown_id = {*tokens.special}, model["unk_id"]
+        pieces = [_read_piece(piece, float(score), special) for piece, score in model["vocab"]]
+        if not all(math.isfinite(score) for _, score, _ in pieces) or unknown_id not in range(len(pieces)):
+            raise ValueError(f"a score is not finite, or unk_id is {short(unknown_id)}")
+        pieces[unknown_id] = (*pieces[unknown_id][:2], UNKNOWN)
+        unigram = new_model(pieces, base64.b64decode(maps[0]) if maps else b"")
+        check_model(unigram)
         rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
-        return table, rules, _settings(tokens, DEFAULT_ROLES)
+        return unigram, rules, _settings(tokens, DEFAULT_ROLES)
 
 
-def _read_piece(piece: str, score: float, special: set[str]) -> Piece:
+def _read_piece(piece: str, score: float, special: set[str]) -> tuple[str, float, int]:
     if piece in special and (score == 0 or piece in DEFAULT_ROLES.values()):
         # A learned piece that was made a special token is still a piece of plain text.
-        return Piece(piece, score, CONTROL)
+        return piece, score, CONTROL
     if score < _NEVER and ends_in_digit_and_comma(piece):
         score -= _NEVER  # no learned score is this low; the sum is exact, so the subtraction is exact too
     # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
     # user-defined symbols and lists them as added tokens, but texts must not be split at them.
-    return Piece(piece, score, USER_DEFINED if score == 0 else NORMAL)
+    return piece, score, USER_DEFINED if score == 0 else NORMAL
 
 
 def read_wordpiece_json(
@@ -272,11 +238,8 @@ def read_wordpiece_json(
     content = read_json(path, TokenizerError)
     with reading(path, TokenizerError):
         model, normalizer = content["model"], content.get("normalizer") or {"type": None}
-        if (
-            model["type"] != "WordPiece"
-            or model["continuing_subword_prefix"] != WORDPIECE["continuing_subword_prefix"]
-            or normalizer["type"] != "BertNormalizer"
-        ):
+        types = (model["type"], model["continuing_subword_prefix"], normalizer["type"])
+        if types != ("WordPiece", CONTINUATION, "BertNormalizer"):
             raise ValueError("expected a WordPiece model with ## and BertNormalizer")
         ids = model["vocab"]
         pieces = tuple(sorted(ids, key=ids.__getitem__)) if with_pieces else ()
@@ -293,14 +256,6 @@ def read_wordpiece_json(
 def _settings(tokens: ListedTokens, roles: Mapping[str, str]) -> dict[str, Any]:
     extra = [token for token in tokens.special if token not in roles.values()]
     return {"added_tokens": tokens.added, "extra_special_tokens": extra}
-
-
-def _check_pieces(pieces: Sequence[str]) -> None:
-    longest = max(pieces, key=len)
-    if len(longest) > _LONGEST_PIECE:
-        raise ValueError(f"the piece {short(longest)} has over {_LONGEST_PIECE:,} characters")
-    if len(set(pieces)) < len(pieces) or "" in pieces:
-        raise ValueError("a piece is empty or occurs twice")
 
 
 def _flatten(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:

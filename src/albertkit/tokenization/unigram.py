@@ -9,21 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any, Self
 
 from albertkit.cores import usable_cores
 from albertkit.tokenization.model_file import (
     UNIGRAM,
     WORD_START,
-    PieceTable,
     ends_in_digit_and_comma,
     load_processor,
-    model_content,
-    read_piece_table,
+    read_model,
     read_vocabulary_file,
 )
-from albertkit.tokenization.normalization import Alignment, Normalization, align, not_unicode
+from albertkit.tokenization.normalization import Normalization, align, not_unicode
 from albertkit.tokenization.special_tokens import SpecialTokens
-from albertkit.tokenization.tokenizer_json import unigram_json
+from albertkit.tokenization.tokenizer_json import read_unigram_json, unigram_json
 
 # Decoding writes no space after an opening bracket or before closing punctuation.
 _CLOSING = (".", ",", ";", ":", "!", "?", ")", "]", "}", "'", "%")
@@ -38,24 +37,22 @@ class UnigramModel:
     """A SentencePiece vocabulary.
 
     Args:
-        model: The path of a SentencePiece model, or a table of pieces from which a model is made.
+        model: The path of a SentencePiece model, or the content of the file.
         normalization: The normalization rules that are applied before SentencePiece.
+        is_converted: Whether the model was made from a tokenizer.json, so that it is not saved.
     """
 
     spelling_rule = f"{WORD_START} marks the beginning of a word"
 
-    def __init__(self, model: str | Path | PieceTable, normalization: Normalization) -> None:
+    def __init__(
+        self, model: str | Path | bytes, normalization: Normalization, is_converted: bool = False
+    ) -> None:
         self.normalization = normalization
-        self._table = model if isinstance(model, PieceTable) else None
-        if isinstance(model, PieceTable):
-            self._content, source = model_content(model), "tokenizer.json"
-        else:
-            self._content, source = read_vocabulary_file(model), model
-        self._load(source)
-
-    def _load(self, source: str | Path) -> None:
+        self.content = model if isinstance(model, bytes) else read_vocabulary_file(model)
+        self._is_converted = is_converted
         self._json: tuple[str, bytes] | None = None
-        self.processor = processor = load_processor(self._content, source=source)
+        source = "the SentencePiece model" if isinstance(model, bytes) else model
+        self.processor = processor = load_processor(self.content, source=source)
         self.size: int = processor.get_piece_size()
         # The result of the digit-comma rule depends only on the piece, so this table contains all cases.
         self._split_ids = {
@@ -72,13 +69,32 @@ class UnigramModel:
         has_bytes = processor.is_byte(processor.piece_to_id("<0x00>"))
         self._bytes = {f"<0x{value:02X}>": value for value in range(256)} if has_bytes else {}
 
-    def __getstate__(self) -> dict[str, object]:
-        normalization = replace(self.normalization)  # without the cached table, which only some calls need
-        return {"normalization": normalization, "_content": self._content, "_table": self._table}
+    @classmethod
+    def read(
+        cls, vocab_file: Any, tokenizer_file: Any, rules: dict[str, Any], settings: Any
+    ) -> tuple[Self, dict[str, Any]]:
+        """Read one of the files; return its model, and the settings of the tokenizer that it contains.
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self._load("pickled tokenizer")
+        `rules` are normalization rules that override those of the file.
+        """
+        del settings  # only WordPiece needs the unknown token
+        if vocab_file is not None:
+            return cls(vocab_file, Normalization(**rules)), {}
+        model, saved_rules, saved = read_unigram_json(Path(tokenizer_file))
+        normalization = Normalization(**saved_rules | rules)
+        return cls(model.SerializeToString(), normalization, is_converted=True), saved
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        normalization = replace(self.normalization)  # without the cached table, which only some calls need
+        return type(self), (self.content, normalization, self._is_converted)
+
+    def train(self, texts: Any, vocab_size: int, special: list[str]) -> bytes:
+        """Return the content of a vocabulary file for other texts."""
+        # Import here: reading a vocabulary does not need the training modules.
+        from albertkit.tokenization.vocabulary import train_model
+
+        del special  # SentencePiece puts ALBERT's tokens first
+        return train_model(texts, vocab_size=vocab_size, normalization=self.normalization)[0]
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text. A run of unknown characters is one piece, as written."""
@@ -142,26 +158,44 @@ class UnigramModel:
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
-        if not self._bytes:
-            return self.align(text).spans(self.pieces(text))
-        # The bytes of a character are one group, because each has the span of the character.
         groups: list[list[str]] = []
         for piece in self.pieces(text):
+            # The bytes of a character are one group, because each has the span of the character.
             if 0x80 <= self._bytes.get(piece, 0) < 0xC0:  # not the first byte of a character
                 groups[-1].append(piece)
             else:
                 groups.append([piece])
-        spans = self.align(text).spans([self._without_bytes(group)[0] for group in groups])
-        return [
-            (piece, start, end)
-            for group, (_, start, end) in zip(groups, spans, strict=True)
-            for piece in group
-        ]
+        normalized, starts, ends = self._align(text)
+        spans: list[tuple[str, int, int]] = []
+        position, last_end = 0, 0
+        for group in groups:
+            body = self._without_bytes(group)[0].removeprefix(WORD_START)
+            if position < len(normalized) and normalized[position] == WORD_START:
+                position += 1
+            if body:
+                start, last_end = starts[position], ends[position + len(body) - 1]
+            else:
+                start = last_end = starts[position] if position < len(normalized) else last_end
+            spans += [(piece, start, last_end) for piece in group]
+            position += len(body)
+        return spans
 
-    def align(self, text: str) -> Alignment:
-        """Return the text that SentencePiece splits, with each character's span in the original text."""
-        normalized = align(text, self.normalization)
-        return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
+    def _align(self, text: str) -> tuple[str, list[int], list[int]]:
+        """Return the text that SentencePiece splits, with the start and end of its characters in `text`."""
+        aligned, starts, ends = align(text, self.normalization)
+        # Character i of `normalized` begins at `offsets[i]` of the aligned text. The last offset is the
+        # position at which SentencePiece stopped reading.
+        normalized, offsets = self.processor.normalize(aligned, with_offsets=True)
+        new_starts, new_ends = [0] * len(normalized), [0] * len(normalized)
+        begin = end = offsets[-1]
+        for i in range(len(normalized) - 1, -1, -1):
+            if offsets[i] < begin:
+                begin, end = offsets[i], begin
+            if begin < end:
+                new_starts[i], new_ends[i] = starts[begin], ends[end - 1]
+            else:  # inserted at the end of the text
+                new_starts[i] = new_ends[i] = ends[begin - 1] if begin else 0
+        return normalized, new_starts, new_ends
 
     def token_to_id(self, piece: str) -> int | None:
         """Return the id of a piece, or None if it is not in the vocabulary."""
@@ -206,12 +240,9 @@ class UnigramModel:
                 texts.extend(run)
         return texts
 
-    def table(self) -> PieceTable:
-        return read_piece_table(self._content) if self._table is None else self._table
-
     def vocabulary_file(self) -> bytes | None:
-        """Return the content of the spiece.model, or None if the model was made from other files."""
-        return self._content if self._table is None else None
+        """Return the content of the spiece.model, or None if the model was made from a tokenizer.json."""
+        return None if self._is_converted else self.content
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
         """Return the content of the tokenizer.json, or None for models that are not standard Unigram models.
@@ -220,10 +251,14 @@ class UnigramModel:
         """
         tokens = repr((special_tokens.roles, special_tokens.describe()))
         if self._json is None or self._json[0] != tokens:
-            table = self.table()
-            if table.algorithm != UNIGRAM or not table.usual_spaces or self._bytes:
+            model = read_model(self.content)
+            spaces = model.normalizer_spec
+            usual_spaces = (
+                spaces.add_dummy_prefix and spaces.remove_extra_whitespaces and spaces.escape_whitespaces
+            )
+            if model.trainer_spec.model_type != UNIGRAM or not usual_spaces or self._bytes:
                 return None
-            self._json = tokens, unigram_json(table, self.normalization, special_tokens)
+            self._json = tokens, unigram_json(model, self.normalization, special_tokens)
         return self._json[1]
 
 

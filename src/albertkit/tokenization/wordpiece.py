@@ -6,9 +6,10 @@ longest piece in the vocabulary (Devlin et al. 2018, arXiv:1810.04805; Wu et al.
 section 4.1).
 """
 
+import json
 from collections.abc import Container
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 from albertkit.errors import DataError, TokenizerError, reading
 from albertkit.extras import optional
@@ -18,52 +19,83 @@ from albertkit.tokenization.folder import TokenizerSettings
 from albertkit.tokenization.model_file import read_vocabulary_file
 from albertkit.tokenization.normalization import CLEAN_UP, BertNormalization, not_unicode
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
-from albertkit.tokenization.tokenizer_json import WORDPIECE, read_wordpiece_json, wordpiece_json
+from albertkit.tokenization.tokenizer_json import CONTINUATION, read_wordpiece_json, tokenizer_json
 
 tokenizers: Any = optional("tokenizers")
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 """The default token of each role in a WordPiece vocabulary."""
 
-_CONTINUATION = str(WORDPIECE["continuing_subword_prefix"])
 _CLEAN_UP = {**CLEAN_UP, " do not": " don't"}
 
 
 class WordPieceModel:
     """A WordPiece vocabulary; the index of a piece is its id. The methods are those of `UnigramModel`."""
 
-    spelling_rule = f"{_CONTINUATION} marks a piece inside a word"
+    spelling_rule = f"{CONTINUATION} marks a piece inside a word"
 
-    def __init__(self, pieces: tuple[str, ...], normalization: BertNormalization, *, unk_token: str) -> None:
+    def __init__(self, pieces: tuple[str, ...], normalization: BertNormalization, unk_token: str) -> None:
         self.normalization = normalization
         self.size = len(pieces)
         self._pieces = pieces
         self._unk_token = unk_token
         # If a piece is listed twice, it has the last of its ids, as in the original BERT.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
-        self._load()
-
-    def _load(self) -> None:
-        limit = WORDPIECE["max_input_chars_per_word"]
-        model = tokenizers.models.WordPiece(
-            self._ids, unk_token=self._unk_token, max_input_chars_per_word=limit
-        )
-        rules = self.normalization
+        # A longer word becomes [UNK], as in BERT's tokenizers.
+        model = tokenizers.models.WordPiece(self._ids, unk_token=unk_token, max_input_chars_per_word=100)
         self.tokenizer = tokenizers.Tokenizer(model)
         self.tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
             clean_text=True,
-            handle_chinese_chars=rules.tokenize_chinese_chars,
-            strip_accents=rules.strip_accents,
-            lowercase=rules.do_lower_case,
+            handle_chinese_chars=normalization.tokenize_chinese_chars,
+            strip_accents=normalization.strip_accents,
+            lowercase=normalization.do_lower_case,
         )
         self.tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "tokenizer"}
+    @classmethod
+    def read(
+        cls, vocab_file: Any, tokenizer_file: Any, rules: dict[str, Any], settings: Any
+    ) -> tuple[Self, dict[str, Any]]:
+        pieces, saved_rules, saved = (), {}, {}
+        if tokenizer_file is not None:
+            pieces, saved_rules, saved = read_wordpiece_json(
+                Path(tokenizer_file), ROLES, with_pieces=vocab_file is None
+            )
+        if vocab_file is not None:
+            pieces = parse_word_list(read_vocabulary_file(vocab_file), source=vocab_file)
+        unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
+        if unk_token not in pieces:
+            raise ValueError(f"its {len(pieces)} pieces do not contain {unk_token!r}. Pass unk_token=...")
+        return cls(pieces, BertNormalization(**saved_rules | rules), unk_token), saved
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._load()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._pieces, self.normalization, self._unk_token)
+
+    def train(self, texts: Any, vocab_size: int, special: list[str]) -> bytes:
+        from albertkit.options import check_size
+        from albertkit.tokenization.vocabulary import NO_TEXT, lines
+
+        check_size("vocab_size", vocab_size)
+        texts = list(lines(texts, str))
+
+        def trained(size: int, first: list[str]) -> dict[str, int]:
+            trainer = tokenizers.trainers.WordPieceTrainer(
+                vocab_size=size, special_tokens=first, show_progress=False
+            )
+            tokenizer = tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
+            tokenizer.train_from_iterator(texts, trainer)
+            return tokenizer.get_vocab()
+
+        # The library numbers the pieces `##a`, `##b`, ... at random and decides ties between merges by these
+        # numbers. So a first training finds these pieces, and the second one gets them in a fixed order.
+        letters = trained(len(special), special).keys() - {*special}
+        pieces = trained(vocab_size, [*special, *sorted(letters)])
+        if len(pieces) == len(special):
+            raise DataError(NO_TEXT)
+        if len(pieces) > vocab_size:
+            need = f"the characters and the special tokens alone need {len(pieces)} pieces"
+            raise DataError(f"{vocab_size} pieces (vocab_size) are too few: {need}. Use more pieces.")
+        return "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__)).encode()
 
     def pieces(self, text: str) -> list[str]:
         return self._encode(text).tokens
@@ -94,7 +126,7 @@ class WordPieceModel:
         return self._pieces[piece_id]
 
     def begins_word(self, piece: str) -> bool:
-        return not piece.startswith(_CONTINUATION)
+        return not piece.startswith(CONTINUATION)
 
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:  # noqa: ARG002
         """Return the text of the tokens, without spaces before punctuation as in English.
@@ -104,7 +136,7 @@ class WordPieceModel:
         text = ""
         for number, token in enumerate(tokens):
             if number:
-                token = token[2:] if token.startswith(_CONTINUATION) else f" {token}"
+                token = token[2:] if token.startswith(CONTINUATION) else f" {token}"
             for spaced, joined in _CLEAN_UP.items():
                 token = token.replace(spaced, joined)
             text += token
@@ -114,7 +146,10 @@ class WordPieceModel:
         return "".join([f"{piece}\n" for piece in self._pieces]).encode()
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes:
-        return wordpiece_json(self._ids, self.normalization, special_tokens, self._unk_token)
+        own = json.loads(self.tokenizer.to_str())
+        parts = {name: own[name] for name in ("normalizer", "pre_tokenizer", "model")}
+        decoder = {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True}
+        return tokenizer_json(special_tokens, **parts, decoder=decoder)
 
 
 class AlbertWordPieceTokenizer(TokenizerBase):
@@ -142,6 +177,7 @@ class AlbertWordPieceTokenizer(TokenizerBase):
     """
 
     default_roles = ROLES
+    model_class = WordPieceModel
     normalization_class = BertNormalization
     saved_class = "BertTokenizer"
     vocabulary_file_name = folder.WORD_LIST_FILE
@@ -161,47 +197,6 @@ class AlbertWordPieceTokenizer(TokenizerBase):
             "tokenize_chinese_chars": tokenize_chinese_chars,
         }
         super().__init__(vocab_file, tokenizer_file, rules, settings)
-
-    @classmethod
-    def _read(
-        cls, vocab_file: Any, tokenizer_file: Any, rules: dict[str, Any], settings: Any
-    ) -> tuple[WordPieceModel, dict[str, Any]]:
-        pieces, saved_rules, saved = (), {}, {}
-        if tokenizer_file is not None:
-            pieces, saved_rules, saved = read_wordpiece_json(
-                Path(tokenizer_file), ROLES, with_pieces=vocab_file is None
-            )
-        if vocab_file is not None:
-            pieces = parse_word_list(read_vocabulary_file(vocab_file), source=vocab_file)
-        unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
-        if unk_token not in pieces:
-            raise ValueError(f"its {len(pieces)} pieces do not contain {unk_token!r}. Pass unk_token=...")
-        return WordPieceModel(pieces, BertNormalization(**saved_rules | rules), unk_token=unk_token), saved
-
-    def _train(self, texts: Any, vocab_size: int) -> bytes:
-        from albertkit.tokenization.trainer import NO_TEXT, check_positive, lines
-
-        check_positive(vocab_size=vocab_size)
-        roles = {token for token in self._special.roles.values() if token is not None}
-        texts, first = list(lines(texts, str)), sorted(roles, key=self.convert_tokens_to_ids)
-        # The library numbers the pieces `##a`, `##b`, ... at random and decides ties between merges by these
-        # numbers. So a first training finds these pieces, and the second one gets them in a fixed order.
-        letters = self._trained(texts, len(first), first)
-        pieces = self._trained(texts, vocab_size, [*first, *sorted(letters.keys() - roles)])
-        if len(pieces) == len(roles):
-            raise DataError(NO_TEXT)
-        if len(pieces) > vocab_size:
-            need = f"the characters and the special tokens alone need {len(pieces)} pieces"
-            raise DataError(f"{vocab_size} pieces (vocab_size) are too few: {need}. Use more pieces.")
-        return "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__)).encode()
-
-    def _trained(self, texts: list[str], size: int, first: list[str]) -> dict[str, int]:
-        trainer = tokenizers.trainers.WordPieceTrainer(
-            vocab_size=size, special_tokens=first, show_progress=False
-        )
-        tokenizer = tokenizers.Tokenizer.from_str(self._model.tokenizer.to_str())
-        tokenizer.train_from_iterator(texts, trainer)
-        return tokenizer.get_vocab()
 
 
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
