@@ -187,10 +187,12 @@ class AlbertConfig(PushToHub):
         is_file = arguments.get("model_type") is not None
         _check_architecture(arguments, self.model_type)
         others = {name for name in arguments if name not in (*ARGUMENTS, *_NO_KEYS)}
-        if misspelled := {name for name in others if is_misspelled(name, ARGUMENTS)}:
-            raise _unknown_arguments(misspelled)
-        for name in sorted(others - _KNOWN_KEYS - self.extra.keys()):
-            if not is_file and not name.startswith("_"):
+        public = {name for name in others if not name.startswith("_")}
+        close = {name for name in public if difflib.get_close_matches(name, ARGUMENTS, n=1, cutoff=0.9)}
+        if close:
+            raise _unknown_arguments(close)
+        for name in sorted(public - _KNOWN_KEYS - self.extra.keys()):
+            if not is_file:
                 warn_caller(
                     f"AlbertConfig has no argument {name!r}{did_you_mean(name, ARGUMENTS)}. It is kept and "
                     f"written to {CONFIG_FILE}, but does not change the model."
@@ -535,11 +537,6 @@ def one_of(**alternatives: Any) -> Any:
     if len({str(value) for value in given.values()}) > 1:
         raise ConfigError(f"{' and '.join(alternatives)} are one setting but have different values: {given}")
     return next(iter(given.values()), None)
-
-
-def is_misspelled(name: str, arguments: Iterable[str]) -> bool:
-    """Return whether an unknown name is close to the name of an argument. Private names never are."""
-    return not name.startswith("_") and bool(difflib.get_close_matches(name, arguments, n=1, cutoff=0.9))
 
 
 _NO_KEYS = ("model_type", "is_encoder_decoder", "pruned_heads")

@@ -19,8 +19,17 @@ def usable_cores() -> int:
         return int(wanted)
     # The affinity of a process may allow fewer cores than the machine has.
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _quota(_CGROUPS)
-    return there if quota is None else max(1, min(there, int(quota)))
+    try:
+        if (_CGROUPS / "cpu.max").is_file():  # cgroups version 2
+            time, period = (_CGROUPS / "cpu.max").read_text().split()
+        else:
+            time, period = (
+                (_CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+            )
+        quota = int(time) / int(period)
+    except (OSError, ValueError):  # no such file, or the value is "max"
+        return there
+    return max(1, min(there, int(quota))) if quota > 0 else there
 
 
 def compute_threads() -> int:
@@ -28,20 +37,6 @@ def compute_threads() -> int:
     count = os.environ.get("OMP_NUM_THREADS", "")
     is_set = count.isdecimal() and int(count) > 0 and not os.environ.get(VARIABLE)
     return int(count) if is_set else usable_cores()
-
-
-def _quota(cgroups: Path) -> float | None:
-    """Return the CPU quota of a container in cores, or None if there is no limit."""
-    try:
-        if (cgroups / "cpu.max").is_file():  # cgroups version 2
-            time, period = (cgroups / "cpu.max").read_text().split()
-        else:
-            time, period = (
-                (cgroups / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
-            )
-        return int(time) / int(period) if int(time) > 0 else None
-    except (OSError, ValueError):  # no such file, or the value is "max"
-        return None
 
 
 @cache

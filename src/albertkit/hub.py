@@ -61,19 +61,29 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
         hub: Options; see `HubOptions`.
     """
     subfolder = hub.pop("subfolder", "")
-    if isinstance(name_or_folder, str) and name_or_folder in (BUNDLED, BUNDLED_SENTENCES):
-        folder = Path(str(importlib.resources.files("albertkit"))) / "assets" / name_or_folder
-    elif (local := _local(name_or_folder)) is not None:
-        folder = local
-    else:
+    name, path = str(name_or_folder), as_path(name_or_folder)
+    if path is None:
+        raise ModelNotFoundError(f"{short(name)} cannot be the name of a model.")
+    if isinstance(name_or_folder, str) and name in (BUNDLED, BUNDLED_SENTENCES):
+        folder = Path(str(importlib.resources.files("albertkit"))) / "assets" / name
+    elif name and path.is_dir():
+        folder = path
+    elif name and path.is_file():
+        raise ModelNotFoundError(f"{name!r} is a file. Expected the folder of a model.")
+    elif isinstance(name_or_folder, Path) or not name or _PATH_LIKE.match(name):
+        raise ModelNotFoundError(f"There is no folder {name!r} (looked for {path.absolute()}).")
+    elif "/" in name or name in REPOSITORIES:
         wanted = tuple(f"{subfolder}/{pattern}" for pattern in patterns) if subfolder else patterns
-        folder = _download(_repository(str(name_or_folder)), wanted, hub)
+        folder = _download(REPOSITORIES.get(name, name), wanted, hub)
+    else:
+        raise ModelNotFoundError(
+            f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and no known name"
+            f"{did_you_mean(name, NAMES)}. Other models on the hub are named 'organization/model'."
+        )
     if subfolder:
         inner = folder / subfolder
         if not inner.is_dir() or not inner.resolve().is_relative_to(folder.resolve()):
-            raise ModelNotFoundError(
-                f"{str(name_or_folder)!r} has no folder {subfolder!r}: {folder} {contents(folder)}."
-            )
+            raise ModelNotFoundError(f"{name!r} has no folder {subfolder!r}: {folder} {contents(folder)}.")
         folder = inner
     elif (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
         inner = next((folder / path for _, path in read_modules(folder)), folder)
@@ -82,7 +92,7 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
     files = [child.name for child in folder.iterdir() if child.is_file() and not child.name.startswith(".")]
     if not any(fnmatch(file, pattern) for file in files for pattern in patterns):
         raise ModelNotFoundError(
-            f"{str(name_or_folder)!r} is not the folder of one model. Expected {' or '.join(patterns[:4])} "
+            f"{name!r} is not the folder of one model. Expected {' or '.join(patterns[:4])} "
             f"in {folder}, which {contents(folder)}." + hint_of_models(folder)
         )
     return folder
@@ -114,31 +124,6 @@ def as_path(name: str | Path) -> Path | None:
     except (OSError, RuntimeError, ValueError):  # too long, home of an unknown user, a null character
         return None
     return path
-
-
-def _local(name: str | Path) -> Path | None:
-    """Return the local folder with this name, or None if the name may be a hub repository."""
-    path = as_path(name)
-    if path is None:
-        raise ModelNotFoundError(f"{short(str(name))} cannot be the name of a model.")
-    if name and path.is_dir():
-        return path
-    if name and path.is_file():
-        raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
-    if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
-        raise ModelNotFoundError(f"There is no folder {str(name)!r} (looked for {path.absolute()}).")
-    return None
-
-
-def _repository(name: str) -> str:
-    if "/" in name:
-        return name
-    if name in REPOSITORIES:
-        return REPOSITORIES[name]
-    raise ModelNotFoundError(
-        f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and no known name"
-        f"{did_you_mean(name, NAMES)}. Other models on the hub are named 'organization/model'."
-    )
 
 
 def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]) -> Path:

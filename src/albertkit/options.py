@@ -220,10 +220,10 @@ def read_options(kind: type, *given: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: a number is outside of its limits, or has another type.
     """
-    fields = {one.name: one for one in dataclasses.fields(kind)}
+    fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
-    for some in given:
-        for name, value in some.items():
+    for options in given:
+        for name, value in options.items():
             if value is not None or fields[name].default is BEST:
                 values[name] = value
     for name, value in values.items():

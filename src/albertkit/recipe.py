@@ -23,17 +23,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHARE = "0 to 1"
 """Unit of shares and probabilities."""
-_NAMES: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    list: "a list",
-    dict: "a table",
-    Mapping: "a table",
-    types.NoneType: "None",
-}
-"""Type -> its name in errors."""
 
 
 def number(
@@ -225,26 +214,17 @@ def field_docs(settings: type) -> dict[str, str]:
 def _checked(value: Any, hint: Any, where: str) -> Any:
     """Return `value` if it has the type `hint`. An integer is also accepted as a float."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
-    kinds = typing.get_args(hint) if is_union else (hint,)
-    kind = next((kind for kind in kinds if _fits(value, kind)), None)
-    if kind is None:
-        allowed: list[Any] = []
-        for each in kinds:
-            allowed += typing.get_args(each) if typing.get_origin(each) is typing.Literal else [each]
-        names = (
-            _NAMES.get(typing.get_origin(each) or each) or getattr(each, "__name__", repr(each))
-            for each in allowed
-        )
-        raise ConfigError(f"{where} is {value!r}. Expected {' or '.join(names)}.")
-    try:
-        return float(value) if kind is float else value
-    except OverflowError as error:
-        raise ConfigError(f"{where} is too large: it has {len(str(value)):,} digits.") from error
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if typing.get_origin(kind) is typing.Literal:
-        return value in typing.get_args(kind)
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else typing.get_origin(kind) or kind)
+    for kind in typing.get_args(hint) if is_union else (hint,):
+        if typing.get_origin(kind) is typing.Literal:
+            is_valid = value in typing.get_args(kind)
+        elif isinstance(value, bool):
+            is_valid = kind is bool
+        else:
+            is_valid = isinstance(value, (int, float) if kind is float else typing.get_origin(kind) or kind)
+        if is_valid:
+            try:
+                return float(value) if kind is float else value
+            except OverflowError as error:
+                raise ConfigError(f"{where} is too large: it has {len(str(value)):,} digits.") from error
+    expected = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    raise ConfigError(f"{where} is {value!r}. Expected {expected}.")

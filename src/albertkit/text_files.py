@@ -30,8 +30,7 @@ def file_format(path: Path) -> tuple[str, str | None]:
 
 
 def read_text(path: Path) -> str:
-    lines = path.read_bytes().splitlines(keepends=True)
-    return "".join(decode_line(line, number, str(path)) for number, line in enumerate(lines, start=1))
+    return "".join(line for _, line, _ in read_lines(path))
 
 
 def read_lines(path: Path, encoding: str | None = None) -> Lines:

@@ -721,7 +721,12 @@ class TokenizerBase(PushToHub):
         )
         settings |= take_settings(overrides)
         if settings.get("vocab_file") is None and settings.get("tokenizer_file") is None:
-            settings |= folder.find_files(path, cls.vocabulary_file_name)
+            names = {"vocab_file": cls.vocabulary_file_name, "tokenizer_file": folder.TOKENIZER_FILE}
+            files = {argument: file for argument, name in names.items() if (file := folder.find(path, name))}
+            if not files:
+                expected = f"{cls.vocabulary_file_name}, or {folder.TOKENIZER_FILE} in its place"
+                raise folder.missing(path, expected)
+            settings |= files
         tokenizer = cls(**settings)
         tokenizer.name_or_path = str(name)
         if {"vocab_file", "tokenizer_file"} <= settings.keys():

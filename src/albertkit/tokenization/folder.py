@@ -101,14 +101,6 @@ def locate_model_file(name_or_path: str | Path) -> Path:
     return file
 
 
-def find_files(path: Path, vocabulary_file: str) -> dict[str, Path]:
-    names = {"vocab_file": vocabulary_file, "tokenizer_file": TOKENIZER_FILE}
-    files = {argument: file for argument, name in names.items() if (file := find(path, name))}
-    if not files:
-        raise missing(path, f"{vocabulary_file}, or {TOKENIZER_FILE} in its place")
-    return files
-
-
 def missing(path: Path, expected: str) -> ModelNotFoundError:
     kind = "is a file of another kind" if path.is_file() else "does not exist"
     holds = contents(path) if path.is_dir() else kind
@@ -174,14 +166,9 @@ def read_settings(
         roles = read_json(folder / SPECIAL_TOKENS_FILE)
         roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
         rules = (field.name for field in fields(normalization))
-        settings = {name: config[name] for name in rules if config.get(name) is not None}
-        normalization(**settings)  # raises if a value is invalid
-        settings |= {
-            name: read_setting(name, config[name]) for name in DEFAULTS if config.get(name) is not None
-        }
-        if config.get("split_special_tokens") is not None:
-            settings["split_special_tokens"] = config["split_special_tokens"]
-        if settings.get("model_max_length", 0) > NO_LIMIT:
+        names = (*rules, *DEFAULTS, "split_special_tokens")
+        settings = {name: config[name] for name in names if config.get(name) is not None}
+        if read_setting("model_max_length", settings.get("model_max_length")) > NO_LIMIT:
             del settings["model_max_length"]
         for role in DEFAULT_ROLES:
             if role in roles:
