@@ -28,7 +28,6 @@ from albertkit.tokenization.batch import (
     read_choice,
     read_examples,
     read_lengths,
-    tensor_type_of,
 )
 from albertkit.tokenization.encoding import BatchEncoding
 from albertkit.tokenization.folder import DEFAULTS, TokenizerSettings, read_setting, take_settings
@@ -494,7 +493,7 @@ class TokenizerBase(PushToHub):
         Raises:
             TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
         """
-        padded = pad_rows(
+        return pad_rows(
             encoded_inputs,
             read_lengths(
                 padding, None, max_length, pad_to_multiple_of, model_max_length=self.model_max_length
@@ -502,8 +501,8 @@ class TokenizerBase(PushToHub):
             side=read_choice("padding_side", padding_side or self.padding_side),
             padding_id=self._special.id_of("pad_token"),
             with_mask=return_attention_mask is not False,
+            return_tensors=return_tensors,
         )
-        return padded.convert_to_tensors(return_tensors or tensor_type_of(encoded_inputs))
 
     def tokenize(
         self,

@@ -1,7 +1,7 @@
 """Make a batch from texts: encode, truncate, make windows, add special tokens and pad."""
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -272,7 +272,13 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
 
 
 def pad_rows(
-    encoded: Any, lengths: Lengths, *, side: Side, padding_id: int, with_mask: bool
+    encoded: Any,
+    lengths: Lengths,
+    *,
+    side: Side,
+    padding_id: int,
+    with_mask: bool,
+    return_tensors: str | None,
 ) -> BatchEncoding:
     def as_lists(values: Any) -> list[Any]:
         values = values.tolist() if hasattr(values, "tolist") else values
@@ -283,6 +289,8 @@ def pad_rows(
         if not hasattr(encoded, "keys"):
             encoded = {name: [row[name] for row in encoded] for name in (encoded[0] if len(encoded) else [])}
         columns = {name: as_lists(encoded[name]) for name in encoded}
+        ids = encoded["input_ids"]
+        package = type(ids[0]).__module__.partition(".")[0] if len(ids) else ""
         single = not columns["input_ids"] or not isinstance(columns["input_ids"][0], list)
     except (TypeError, KeyError) as error:
         raise TokenizerError(
@@ -301,15 +309,9 @@ def pad_rows(
                 [*row, *fill] if side == "right" else [*fill, *row]
                 for row, fill in zip(columns[name], fills, strict=True)
             ]
-    return BatchEncoding({name: column[0] for name, column in columns.items()} if single else columns)
-
-
-def tensor_type_of(encoded: Any) -> str | None:
-    """Return "pt" or "np" if the ids of the first row are a tensor or an array, otherwise None."""
-    rows: Sequence[Any]
-    rows = encoded["input_ids"] if hasattr(encoded, "keys") else [row["input_ids"] for row in encoded[:1]]
-    package = type(rows[0]).__module__.partition(".")[0] if len(rows) else ""
-    return {"torch": "pt", "numpy": "np"}.get(package)
+    if single:
+        columns = {name: column[0] for name, column in columns.items()}
+    return BatchEncoding(columns, tensor_type=return_tensors or {"torch": "pt", "numpy": "np"}.get(package))
 
 
 def plain(ids: Any) -> Any:

@@ -156,33 +156,28 @@ class Encoding:
             column += [*values[part.start : part.stop], *around]
         return column + [other] * self._padding[1]
 
+    # The methods of `BatchEncoding` for one row.
+
     def token_to_sequence(self, token_index: int) -> int | None:
-        """Return the number of the text that contains a token, or None for special tokens and padding."""
         return self.sequence_ids[token_index]
 
     def token_to_word(self, token_index: int) -> int | None:
-        """Return the number of a token's word, or None for special tokens and padding."""
         return self.word_ids[token_index]
 
     def token_to_chars(self, token_index: int) -> Span | None:
-        """Return the characters of a token, or None for special tokens and padding."""
         return None if self.sequence_ids[token_index] is None else Span(*self.offsets[token_index])
 
     def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Return the token that covers a character, or None if no token does (a space, truncated text)."""
         return self._token_at.get((sequence_index, char_index))
 
     def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Return the number of the word that covers a character, or None if no token covers it."""
         token = self.char_to_token(char_index, sequence_index)
         return None if token is None else self.word_ids[token]
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> Span | None:
-        """Return the tokens of a word, or None if the row does not contain the word."""
         return self._tokens_of_word.get((sequence_index, word_index))
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> Span | None:
-        """Return the characters from the start of a word's first token to the end of its last token."""
         tokens = self.word_to_tokens(word_index, sequence_index)
         return tokens and Span(self.offsets[tokens.start][0], self.offsets[tokens.end - 1][1])
 
@@ -259,39 +254,39 @@ class BatchEncoding(UserDict[str, Any]):
     words = word_ids
 
     def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the number of the text that contains a token."""
+        """Return the number of the text that contains a token, or None for special tokens and padding."""
         return self._ask(Encoding.token_to_sequence, batch_or_token_index, token_index)
 
     def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the number of the word that contains a token."""
+        """Return the number of a token's word, or None for special tokens and padding."""
         return self._ask(Encoding.token_to_word, batch_or_token_index, token_index)
 
     def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> Span | None:
-        """Return the start and end of a token in its text."""
+        """Return the characters of a token, or None for special tokens and padding."""
         return self._ask(Encoding.token_to_chars, batch_or_token_index, token_index)
 
     def char_to_token(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the index of the token that covers a character."""
+        """Return the token that covers a character, or None if no token does (a space, truncated text)."""
         return self._ask(Encoding.char_to_token, batch_or_char_index, char_index, sequence_index)
 
     def char_to_word(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the number of the word that covers a character."""
+        """Return the number of the word that covers a character, or None if no token covers it."""
         return self._ask(Encoding.char_to_word, batch_or_char_index, char_index, sequence_index)
 
     def word_to_tokens(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> Span | None:
-        """Return the range of a word's tokens."""
+        """Return the tokens of a word, or None if the row does not contain the word."""
         return self._ask(Encoding.word_to_tokens, batch_or_word_index, word_index, sequence_index)
 
     def word_to_chars(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> Span | None:
-        """Return the start and end of a word in its text."""
+        """Return the characters from the start of a word's first token to the end of its last token."""
         return self._ask(Encoding.word_to_chars, batch_or_word_index, word_index, sequence_index)
 
     def convert_to_tensors(

@@ -91,7 +91,7 @@ class UnigramModel:
     def train(self, texts: Any, vocab_size: int, special: list[str]) -> bytes:
         """Return the content of a vocabulary file for other texts."""
         # Import here: reading a vocabulary does not need the training modules.
-        from albertkit.tokenization.vocabulary import train_model
+        from albertkit.tokenization.trainer import train_model
 
         del special  # SentencePiece puts ALBERT's tokens first
         return train_model(texts, vocab_size=vocab_size, normalization=self.normalization)[0]

@@ -73,7 +73,7 @@ class WordPieceModel:
 
     def train(self, texts: Any, vocab_size: int, special: list[str]) -> bytes:
         from albertkit.options import check_size
-        from albertkit.tokenization.vocabulary import NO_TEXT, lines
+        from albertkit.tokenization.trainer import NO_TEXT, lines
 
         check_size("vocab_size", vocab_size)
         texts = list(lines(texts, str))
