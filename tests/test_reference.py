@@ -110,7 +110,7 @@ def test_the_onnx_network_equals_the_reference(head, groups):
 
     model = make(head, num_hidden_groups=groups[0], inner_group_num=groups[1])
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    network = OnnxNetwork(LightModel(head, model.config, weights), int8=False, threads=1)
+    network = OnnxNetwork(LightModel(head, model.config, weights), int8=False)
     rows = [
         Row(input_ids=list(range(5, 5 + size)), token_type_ids=[0, *[1] * (size - 1)], example=0)
         for size in (9, 3, 9, 1)

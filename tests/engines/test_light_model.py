@@ -17,7 +17,6 @@ from albertkit.engines import light_model, onnx
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, class_names
-from albertkit.engines.onnx import OnnxEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling import auto
 from albertkit.pipelines import pipeline
@@ -91,7 +90,7 @@ class TestAnswers:
         assert_equal(model, rows_of([9]), engine=make_engine(load(tmp_path / "saved", MASKED)), atol=1e-5)
 
     def test_of_int8_and_of_copies(self, folders):
-        engine = OnnxEngine(load(folders[MASKED], MASKED), int8=True)
+        engine = make_engine(load(folders[MASKED], MASKED), "onnx-int8")
         expected = engine.run(rows_of([5, 9]))
         for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
             np.testing.assert_array_equal(other.run(rows_of([5, 9])), expected)

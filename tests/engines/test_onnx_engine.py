@@ -1,6 +1,7 @@
 """Tests that the engines `onnx` and `onnx-int8` have the scores of the plain engine, in any batch."""
 
 import copy
+import itertools
 import pickle
 import random
 from collections.abc import Callable
@@ -29,8 +30,8 @@ from torch import nn
 from albertkit.checkpoints.arrays import to_arrays, to_numpy
 from albertkit.config import ACTIVATION_NAMES
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.engine import Group, every_token, first_token
-from albertkit.engines.onnx import OnnxNetwork, _alike
+from albertkit.engines.engine import every_token, first_token
+from albertkit.engines.onnx import OnnxNetwork, similar_rows
 from albertkit.engines.torch import TorchEngine
 from albertkit.errors import ConfigError
 from albertkit.onnx.graph import COMPUTED_LARGEST, quantize
@@ -185,14 +186,15 @@ class TestRowsOfDifferentLengths:
 
     @given(lengths=st.lists(st.integers(1, 512), min_size=1, max_size=60))
     def test_padding_is_bounded_and_nothing_is_lost(self, lengths):
-        groups = [Group(1, length, 1) for length in sorted(lengths, reverse=True)]
-        runs = list(_alike(groups))
-        assert [group for run in runs for group in run] == groups
-        for run in runs:
-            assert len(run) * run[0].length <= 2 * sum(group.length for group in run)
+        lengths.sort(reverse=True)
+        cuts = similar_rows(lengths)
+        assert cuts[0] == 0
+        assert cuts[-1] == len(lengths)
+        for start, stop in itertools.pairwise(cuts):
+            assert (stop - start) * lengths[start] <= 2 * sum(lengths[start:stop])
 
     def test_rows_of_similar_length_share_a_call(self):
-        assert len(list(_alike([Group(1, length, 1) for length in range(40, 19, -1)]))) == 1
+        assert similar_rows(range(40, 19, -1)) == [0, 21]
 
     @pytest.mark.parametrize("read", [first_token, every_token, some_tokens])
     def test_the_same_as_the_plain_model(self, read):

@@ -1,24 +1,20 @@
 """Load a model, and choose the engine that computes it."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.match import LoadReport, check_head, saved_class
 from albertkit.config import AlbertConfig
 from albertkit.devices import CPU, Device
-from albertkit.engines.engine import BatchScores, Engine, Job, Row
+from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.onnx import OnnxEngine
-from albertkit.engines.token_table import TokenTable, mixes_no_tokens
+from albertkit.engines.onnx import LightEngine
 from albertkit.errors import CheckpointError, ConfigError, suggestion, warn_caller
-from albertkit.heads import base_prefix, head_of
+from albertkit.heads import head_of
 from albertkit.hub import HubOptions
-from albertkit.onnx.graph import INT8, QUANTIZATION
 from albertkit.options import ENGINES
 
 if TYPE_CHECKING:
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
 FLOAT32_ENGINES = ("onnx", "onnx-int8")
 """Engines that compute on the CPU and in float32, also with half-precision weights. The other engines compute
 on the device and in the data type of the weights."""
-
-_WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
 
 def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto") -> Engine:
@@ -41,13 +35,17 @@ def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto")
     if name not in ENGINES:
         raise ConfigError(f"there is no engine {name!r}. {suggestion(name, ENGINES)}")
     if isinstance(model, LightModel):
-        return _LightEngine(model, name)
+        if name in ("torch", "plain"):
+            model.to_module()
+        return LightEngine(model, name)
     if name in FLOAT32_ENGINES:
         raise ConfigError(
             f"the engine {name!r} computes models that are loaded by name, but this is a PyTorch model. Pass "
             "the name or folder of the model, or choose the engine 'torch'."
         )
-    return _module_engine(model, name)
+    from albertkit.engines.torch import module_engine
+
+    return module_engine(model, name)
 
 
 def engine_device(engine: "str | Engine | None", device: Device) -> Device:
@@ -59,50 +57,6 @@ def engine_device(engine: "str | Engine | None", device: Device) -> Device:
     if device in (None, "auto"):
         return CPU if engine in FLOAT32_ENGINES else "auto"
     return device
-
-
-class _LightEngine(Engine):
-    """Computes a light model, or its PyTorch model once the light model has become one."""
-
-    def __init__(self, model: LightModel, name: str) -> None:
-        self.model = model
-        self.name = name
-        if name in ("torch", "plain"):
-            model.to_module()
-        int8 = name == "onnx-int8" or is_int8(model)
-        self._onnx = None if model.module else OnnxEngine(model, int8=int8)
-        self._table: TokenTable | None = None
-
-    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        engine = self._onnx if self.model.module is None else None
-        return (engine or _module_engine(self.model.module, self.name)).batches(rows, job)
-
-    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        model = self.model
-        if model.module is not None:
-            self._onnx = self._table = None  # frees their memory
-            return _module_engine(model.module, self.name).compute(rows, job, then)
-        if job.output == "hidden_states" and (self._table is None or self._table.depth != model.config.depth):
-            prefix = base_prefix(model.architecture)
-            is_alone = mixes_no_tokens(model.config, model.weights, prefix)
-            self._table = TokenTable(model.config, super().compute) if is_alone else None
-        if job.output == "hidden_states" and self._table is not None:
-            return self._table.compute(rows, job, then)
-        return super().compute(rows, job, then)
-
-
-def _module_engine(model: Any, name: str) -> Engine:
-    from albertkit.engines.torch import TorchEngine, settle_threads
-
-    settle_threads()
-    return TorchEngine(
-        model, padded=name == "plain" or (name == "auto" and model.device.type not in _WELL_TESTED)
-    )
-
-
-def is_int8(model: "LightModel | AlbertPreTrainedModel") -> bool:
-    """Return whether a model was exported in int8."""
-    return getattr(model.config, QUANTIZATION, None) == INT8
 
 
 def load_model(

@@ -7,7 +7,6 @@ Shapes: T tokens of a row, R read tokens of a row, H hidden, V vocabulary, K sco
 masked words; 2 for start and end; H for hidden states).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -84,8 +83,8 @@ BatchScores = Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]
 """For each batch, the indices of its rows and the scores (R, K) of each row."""
 
 
-class Engine(ABC):
-    """Computes rows with one model."""
+class Engine:
+    """Computes rows with one model. A subclass has `batches`."""
 
     def run(
         self,
@@ -117,10 +116,23 @@ class Engine(ABC):
             DataError: A row is empty, its `token_type_ids` have another length, or it has no token at a
                 position to read.
         """
-        return self.compute(rows, Job(output, read, batch_tokens, batch_size, stacks), then)
+        job = Job(output, read, batch_tokens, batch_size, stacks)
+        for number, row in enumerate(rows):
+            tokens, segments = len(row.input_ids), len(row.token_type_ids)
+            if not tokens or tokens != segments:
+                raise DataError(
+                    f"row {number} has {tokens} input_ids and {segments} token_type_ids. Expected equal "
+                    "numbers above 0."
+                )
+        return self.compute(rows, job, then)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        check_lengths(rows)
+        """Return `then(scores)` of each row, from the token table if the model has one."""
+        if job.output == "hidden_states" and (table := self.token_table()) is not None:
+            return table.look_up(rows, job, then, self._compute_batches)
+        return self._compute_batches(rows, job, then)
+
+    def _compute_batches(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
         answers: dict[int, Any] = {}
         for numbers, scores in self.batches(rows, job):
             if not all(np.isfinite(of_row).all() for of_row in scores):
@@ -131,9 +143,13 @@ class Engine(ABC):
             answers.update(zip(numbers, map(then, scores), strict=True))
         return [answers[number] for number in range(len(rows))]
 
-    @abstractmethod
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of all rows, float32, in batches in any order."""
+        raise NotImplementedError
+
+    def token_table(self) -> Any:
+        """Return the `TokenTable` of a model that mixes no tokens, None for other models."""
+        return None
 
 
 def check_output(output: str, head: Head, *, model: str) -> None:
@@ -159,16 +175,6 @@ def runs_of_examples(rows: Iterable[_Row]) -> list[list[_Row]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Consecutive rows with equal numbers of tokens and of queries."""
-
-    rows: int
-    length: int
-    queries: int
-    """Number of tokens of each row for which attention is computed."""
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """Rows that are concatenated and computed together, the longest first."""
 
@@ -178,15 +184,14 @@ class Batch:
     positions: list[Sequence[int]]
     """The positions of the tokens of each row that are read."""
 
-    def groups(self) -> list[Group]:
-        """Return groups of consecutive rows with equal length and an equal number of read tokens."""
-        sizes = zip(map(length_of, self.rows), map(len, self.positions), strict=True)
-        return [Group(len(list(same)), *size) for size, same in groupby(sizes)]
+    def sizes(self) -> np.ndarray:
+        """Return the number of tokens and of read tokens of each row: (2, B)."""
+        return np.array([[len(row.input_ids) for row in self.rows], list(map(len, self.positions))])
 
     def inputs(self, tokens: int) -> np.ndarray:
         """Return the ids, segments and positions (3, M) of M = `tokens` tokens; 0 after the rows."""
         inputs = np.zeros((3, tokens), dtype=np.int32)
-        lengths = np.array(list(map(length_of, self.rows)))
+        lengths, _ = self.sizes()
         count = lengths.sum()
         inputs[0, :count] = _joined([row.input_ids for row in self.rows], count)
         inputs[1, :count] = _joined([row.token_type_ids for row in self.rows], count)
@@ -195,9 +200,8 @@ class Batch:
 
     def read_tokens(self) -> np.ndarray:
         """Return the indices (P,) of all read tokens among the tokens of the batch."""
-        counts = np.array(list(map(len, self.positions)))
-        starts = np.cumsum([0, *map(length_of, self.rows[:-1])])
-        return _joined(self.positions, counts.sum()) + np.repeat(starts, counts)
+        lengths, counts = self.sizes()
+        return _joined(self.positions, counts.sum()) + np.repeat(np.cumsum(lengths) - lengths, counts)
 
     def split(self, scores: np.ndarray) -> list[np.ndarray]:
         """Split the scores (P, K) of all read tokens by row: (R, K) for each row."""
@@ -213,7 +217,7 @@ def plan(
     once. A row with more than `budget` tokens is a batch of its own. None allows any number of rows. If
     `padded`, padding counts as tokens.
     """
-    lengths, positions = list(map(length_of, rows)), [read(row) for row in rows]
+    lengths, positions = [len(row.input_ids) for row in rows], [read(row) for row in rows]
     numbers: list[int] = []
     tokens = 0
 
@@ -235,34 +239,17 @@ def _joined(parts: Sequence[Sequence[int]], count: int) -> np.ndarray:
     return np.fromiter(chain.from_iterable(parts), np.int64, count)
 
 
-def length_of(row: Row) -> int:
-    """Return the number of tokens of a row."""
-    return len(row.input_ids)
-
-
-def check_lengths(rows: Sequence[Row]) -> None:
-    """Check that no row is empty, and that each token has a segment."""
-    for number, row in enumerate(rows):
-        tokens, segments = len(row.input_ids), len(row.token_type_ids)
-        if not tokens or tokens != segments:
-            raise DataError(
-                f"row {number} has {tokens} input_ids and {segments} token_type_ids. Expected equal "
-                "numbers above 0."
-            )
-
-
 def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
     """Check that a model has embeddings for all tokens of all rows."""
-    longest = max(range(len(rows)), key=lambda number: length_of(rows[number]), default=0)
-    if rows and length_of(rows[longest]) > config.max_position_embeddings:
+    lengths = [len(row.input_ids) for row in rows]
+    if max(lengths, default=0) > config.max_position_embeddings:
         raise DataError(
-            f"row {longest} has {length_of(rows[longest])} tokens. Expected at most "
+            f"row {np.argmax(lengths)} has {max(lengths)} tokens. Expected at most "
             f"{config.max_position_embeddings}, max_position_embeddings of the model: truncate it or "
             "split it into windows."
         )
-    count = sum(map(length_of, rows))
     for name, size in (("input_ids", config.vocab_size), ("token_type_ids", config.type_vocab_size)):
-        ids = _joined([getattr(row, name) for row in rows], count)
+        ids = _joined([getattr(row, name) for row in rows], sum(lengths))
         if wrong := np.flatnonzero((ids < 0) | (ids >= size)).tolist():
-            number = np.repeat(np.arange(len(rows)), list(map(length_of, rows)))[wrong[0]]
+            number = np.repeat(np.arange(len(rows)), lengths)[wrong[0]]
             raise DataError(f"row {number} has {ids[wrong[0]]} among its {name}. Expected 0 to {size - 1}.")

@@ -21,6 +21,7 @@ from albertkit.extras import optional
 from albertkit.heads import HEADS
 from albertkit.hub import HubOptions
 from albertkit.hub_upload import PushToHub
+from albertkit.onnx.graph import INT8, QUANTIZATION
 
 if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -84,7 +85,10 @@ class LightModel(PushToHub):
         config, arrays = formats.load(name, config=config, disable_mmap=disable_mmap, **hub)
         weights, report = fit(architecture, config, arrays)
         wanted = _read_dtype(dtype, weights)
-        made = {id(array): _cast(array, wanted) for array in weights.values()}  # shared arrays stay shared
+        made = {  # shared arrays stay shared
+            id(array): array.astype(wanted, copy=False) if is_floating(array) else array
+            for array in weights.values()
+        }
         weights = {key: made[id(array)] for key, array in weights.items()}
         config = config.replace(dtype=wanted.name)
         config.name_or_path = str(name)
@@ -200,6 +204,11 @@ class LightModel(PushToHub):
         return f"{type(self).__name__}({self.architecture}, {self.num_parameters():,} parameters)"
 
 
+def is_int8(model: Model) -> bool:
+    """Return whether a model was exported in int8."""
+    return getattr(model.config, QUANTIZATION, None) == INT8
+
+
 def class_names(model: Model) -> set[str]:
     """Return the names of the albertkit classes that a model is an instance of."""
     if isinstance(model, LightModel):
@@ -222,7 +231,3 @@ def _read_dtype(dtype: Any, weights: Mapping[str, np.ndarray]) -> np.dtype:
     if name not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}. {suggestion(name, ['auto', *DTYPES])}")
     return DTYPES[name]
-
-
-def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return array.astype(dtype) if is_floating(array) and array.dtype != dtype else array

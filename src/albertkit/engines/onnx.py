@@ -6,8 +6,9 @@ Shapes: M tokens of a batch, Q read tokens of a batch, B rows, T tokens of the l
 of read tokens of a row, H hidden, K scores of a token.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,16 @@ from albertkit.engines.engine import (
     Batch,
     BatchScores,
     Engine,
-    Group,
     Job,
     Row,
     check_output,
     check_rows,
-    length_of,
     plan,
 )
-from albertkit.engines.light_model import LightModel
+from albertkit.engines.light_model import LightModel, is_int8
+from albertkit.engines.token_table import TokenTable, mixes_no_tokens
 from albertkit.extras import optional
-from albertkit.heads import HEADS, Output
+from albertkit.heads import HEADS, Output, base_prefix
 from albertkit.onnx.network import UNSEEN, build_head, build_rows, word_table
 
 onnxruntime = optional("onnxruntime")
@@ -45,16 +45,17 @@ copies, it needs twice the memory. Without the copy, ALBERT-xxlarge takes 1.6 ti
 class OnnxNetwork:
     """Computes the outputs of one model. The graph of each head is built on first use.
 
+    The network uses the memory of weights in float32, so do not change them. ONNX Runtime also keeps a copy
+    of the matrices in its own layout.
+
     Args:
-        model: The model. The network uses the memory of weights in float32, so do not change them. ONNX
-            Runtime also keeps a copy of the matrices in its own layout.
+        model: The model.
         int8: Whether to multiply the layers' matrices in int8.
-        threads: Number of threads that compute.
         inside: Whether `run` also returns the hidden states and attentions of all layers. Such a network is
             used for one text, so ONNX Runtime keeps no copies of the matrices.
     """
 
-    def __init__(self, model: LightModel, *, int8: bool, threads: int, inside: bool = False) -> None:
+    def __init__(self, model: LightModel, *, int8: bool, inside: bool = False) -> None:
         # ONNX Runtime takes only contiguous arrays. Matrices of a pytorch_model.bin can be transposed.
         weights = {
             name: array.astype(np.float32, order="C", copy=False) for name, array in model.weights.items()
@@ -62,9 +63,8 @@ class OnnxNetwork:
         self._weights = weights  # sessions may use their memory
         self._words = weights[word_table(model.architecture)]  # (V, E); looked up in NumPy, without a copy
         self._build_head = partial(build_head, model.architecture, model.config, weights)
-        self._threads = threads
         written = build_rows(model.architecture, model.config, weights, int8=int8, inside=inside)
-        self._encoder = _session(*written, threads=threads, prepack=not inside)
+        self._encoder = _session(*written, prepack=not inside)
         self._heads: dict[Output, Any] = {}
         self._width = model.config.hidden_size
         self.depth = model.config.depth
@@ -76,42 +76,61 @@ class OnnxNetwork:
         if output == "hidden_states":
             return states
         if output not in self._heads:
-            self._heads[output] = _session(*self._build_head(output), threads=self._threads, prepack=True)
+            self._heads[output] = _session(*self._build_head(output), prepack=True)
         return self._heads[output].run(None, {"states": states})[0]
 
     def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
         """Yield all outputs of the encoder (see `build_rows`), for rows of similar length at a time."""
-        ids, segments, positions = batch.inputs(sum(map(length_of, batch.rows))).astype(np.int64)
-        reads = batch.read_tokens()
-        token = read = 0
-        for similar in _alike(batch.groups()):
-            tokens = sum(group.rows * group.length for group in similar)
-            count = sum(group.rows * group.queries for group in similar)
-            stop = token + tokens
-            if count:
-                inputs = _places_of(similar, tokens=tokens)
-                inputs["words"], inputs["token_type_ids"] = self._words[ids[token:stop]], segments[token:stop]
-                inputs["position_ids"] = positions[token:stop]
-                inputs["read_tokens"] = reads[read : read + count] - token
-                yield self._encoder.run(None, inputs)
-            token, read = stop, read + count
+        lengths, reads = batch.sizes()
+        token_ends, read_ends = (np.cumsum([0, *sizes]) for sizes in (lengths, reads))
+        ids, segments, positions = batch.inputs(lengths.sum()).astype(np.int64)
+        read_tokens = batch.read_tokens()
+        cuts = similar_rows(lengths)
+        for start, stop in pairwise(cuts):
+            tokens, read = (slice(ends[start], ends[stop]) for ends in (token_ends, read_ends))
+            if read.start == read.stop:
+                continue
+            row_tokens, token_places, present = _places(lengths[start:stop])
+            row_reads, read_places, _ = _places(reads[start:stop])
+            inputs = {
+                "words": self._words[ids[tokens]],
+                "token_type_ids": segments[tokens],
+                "position_ids": positions[tokens],
+                "bias": np.where(present, 0.0, UNSEEN).astype(np.float32)[:, None, None],  # (B, 1, 1, T)
+                "row_tokens": row_tokens,
+                "token_places": token_places,
+                "read_tokens": read_tokens[read] - tokens.start,
+                "row_reads": row_reads,
+                "read_places": read_places,
+            }
+            yield self._encoder.run(None, inputs)
 
 
-def _alike(groups: list[Group]) -> Iterator[list[Group]]:
-    """Yield groups of similar length together, the longest first; attention pads their rows."""
-    similar: list[Group] = []
-    rows = tokens = 0
-    for group in groups:
-        rows, tokens = rows + group.rows, tokens + group.rows * group.length
-        if similar and rows * similar[0].length > _MOST_PADDING * tokens:
-            yield similar
-            similar, rows, tokens = [], group.rows, group.rows * group.length
-        similar.append(group)
-    if similar:
-        yield similar
+def similar_rows(lengths: Sequence[int] | np.ndarray) -> list[int]:
+    """Return where to cut a list of rows, the longest first, so that attention needs little padding."""
+    cuts, tokens = [0], 0
+    for number, length in enumerate(lengths):
+        tokens += length
+        if (number + 1 - cuts[-1]) * lengths[cuts[-1]] > _MOST_PADDING * tokens:
+            cuts.append(number)
+            tokens = length
+    return [*cuts, len(lengths)]
 
 
-def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, prepack: bool) -> Any:
+def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the indices for padding rows of these lengths; see `onnx.network.build_rows`.
+
+    Returns:
+        The index of the item at each padded position (B, T), 0 for padding; the position in B * T of each
+        item; and whether each padded position (B, T) has an item.
+    """
+    columns = np.arange(lengths.max())
+    present = columns < lengths[:, None]
+    items = np.where(present, (np.cumsum(lengths) - lengths)[:, None] + columns, 0)
+    return items, np.flatnonzero(present), present
+
+
+def _session(graph: Any, external: dict[str, np.ndarray], *, prepack: bool) -> Any:
     """Open a graph for inputs of any shape, so that nothing is cached for a shape.
 
     Prepacking is done once; for ALBERT-base it takes three times as long as the rest of the start. The
@@ -120,7 +139,7 @@ def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, prepa
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = compute_threads()
     # Waiting threads must not spin, because they would take cores from the tokenizer.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.enable_mem_pattern = False
@@ -160,66 +179,44 @@ def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) ->
     return {name: values for name, values in external.items() if name not in places}
 
 
-def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
-    """Return the indices of the tokens of padded rows; see `onnx.network.build_rows`."""
-    lengths, reads = (
-        np.repeat([getattr(group, name) for group in groups], [group.rows for group in groups])
-        for name in ("length", "queries")
-    )
-    row_tokens, token_places, present = _places(lengths, tokens)
-    row_reads, read_places, _ = _places(reads, int(reads.sum()))
-    bias = np.where(present, 0.0, UNSEEN).astype(np.float32)[:, None, None]
-    return {
-        "bias": bias,  # (B, 1, 1, T)
-        "row_tokens": row_tokens,
-        "token_places": token_places,
-        "row_reads": row_reads,
-        "read_places": read_places,
-    }
+class LightEngine(Engine):
+    """Computes a light model in ONNX Runtime, or its PyTorch model once the light model has become one.
 
-
-def _places(lengths: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices for padding rows of these lengths.
-
-    Returns:
-        The index of the item at each padded position (B, T), 0 for padding; the position in B * T of each of
-        the `count` items, 0 for items of no row; and whether each padded position (B, T) has an item.
-    """
-    columns = np.arange(lengths.max())
-    present = columns < lengths[:, None]
-    numbers = np.where(present, (np.cumsum(lengths) - lengths)[:, None] + columns, 0)
-    places = np.zeros(count, np.int64)
-    places[: lengths.sum()] = np.flatnonzero(present)
-    return numbers, places, present
-
-
-class OnnxEngine(Engine):
-    """Computes the outputs of a light model. Its graphs are built on first use.
-
-    Args:
-        model: The model. Do not change its weights.
-        int8: Whether to multiply the layers' matrices in int8.
-        threads: Number of threads that compute; None for one for each core that this process may use.
+    Its graphs are built on first use. Do not change the weights of the model.
     """
 
-    def __init__(self, model: LightModel, *, int8: bool = False, threads: int | None = None) -> None:
+    def __init__(self, model: LightModel, name: str) -> None:
         self.model = model
-        self.int8 = int8
-        self.threads = threads or compute_threads()
+        self.name = name
         self._network: OnnxNetwork | None = None
+        self._table: TokenTable | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_network": None}  # sessions can be neither copied nor pickled
 
+    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
+        model = self.model
+        if model.module is not None:
+            from albertkit.engines.torch import module_engine
+
+            self._network = self._table = None  # frees their memory
+            return module_engine(model.module, self.name).compute(rows, job, then)
+        return super().compute(rows, job, then)
+
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
-        architecture = self.model.architecture
-        check_output(job.output, HEADS[architecture], model=architecture)
-        check_rows(rows, self.model.config)
+        model = self.model
+        check_output(job.output, HEADS[model.architecture], model=model.architecture)
+        check_rows(rows, model.config)
+        if rows and (self._network is None or self._network.depth != model.config.depth):
+            self._network = OnnxNetwork(model, int8=self.name == "onnx-int8" or is_int8(model))
         for batch in plan(rows, job.positions, job.batch_tokens or BATCH_TOKENS, job.batch_size):
-            yield batch.numbers, batch.split(self._computing()(batch, job.output))
+            assert self._network is not None
+            yield batch.numbers, batch.split(self._network(batch, job.output))
 
-    def _computing(self) -> OnnxNetwork:
-        if self._network is None or self._network.depth != self.model.config.depth:
-            self._network = OnnxNetwork(self.model, int8=self.int8, threads=self.threads)
-        return self._network
+    def token_table(self) -> TokenTable | None:
+        model = self.model
+        if self._table is None or self._table.depth != model.config.depth:
+            is_alone = mixes_no_tokens(model.config, model.weights, base_prefix(model.architecture))
+            self._table = TokenTable(model.config) if is_alone else None
+        return self._table

@@ -15,10 +15,7 @@ import numpy as np
 
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
-from albertkit.engines.engine import BATCH_TOKENS, Job, Row, check_lengths, check_rows
-
-Compute = Callable[[Sequence[Row], Job, Callable[[np.ndarray], Any]], list[Any]]
-"""`Engine.compute`."""
+from albertkit.engines.engine import BATCH_TOKENS, Job, Row, check_rows
 
 
 def mixes_no_tokens(config: AlbertConfig, weights: Mapping[str, Any], prefix: str) -> bool:
@@ -48,30 +45,33 @@ def mixes_no_tokens(config: AlbertConfig, weights: Mapping[str, Any], prefix: st
 
 
 class TokenTable:
-    """The hidden states of all ids that were read so far.
+    """The hidden states of all ids that were read so far."""
 
-    Args:
-        config: The config of the model.
-        compute: Computes rows of one token.
-    """
-
-    def __init__(self, config: AlbertConfig, compute: Compute) -> None:
-        self._config, self._compute = config, compute
+    def __init__(self, config: AlbertConfig) -> None:
+        self._config = config
         self.depth = config.depth
         self._known = np.zeros(config.vocab_size, bool)
         self._states = np.empty((config.vocab_size, config.hidden_size), np.float32)  # (V, H)
 
-    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        """Return what `Engine.compute` returns for the hidden states."""
-        check_lengths(rows)
+    def look_up(
+        self,
+        rows: Sequence[Row],
+        job: Job,
+        then: Callable[[np.ndarray], Any],
+        compute: Callable[[Sequence[Row], Job, Callable[[np.ndarray], Any]], list[Any]],
+    ) -> list[Any]:
+        """Return `then(states)` of each row. `compute` computes new ids, as rows of one token."""
         check_rows(rows, self._config)
-        read = [_ids_read(row, job.positions(row)) for row in rows]
+        read: list[list[int]] = []
+        for row in rows:
+            positions, ids = job.positions(row), row.input_ids
+            reads_all = positions == range(len(ids))  # usual, and needs no copy
+            read.append(ids if reads_all else [ids[position] for position in positions])
         ids = np.unique(np.fromiter(chain.from_iterable(read), np.int64))
         if len(missing := ids[~self._known[ids]]):
             alone = [Row(input_ids=[one], token_type_ids=[0], example=0) for one in missing.tolist()]
-            self._states[missing] = np.concatenate(
-                self._compute(alone, Job("hidden_states"), lambda states: states)
-            )
+            states = compute(alone, Job("hidden_states"), lambda states: states)
+            self._states[missing] = np.concatenate(states)
             self._known[missing] = True
         answers: dict[int, Any] = {}
         lengths = [len(some) for some in read]
@@ -83,9 +83,3 @@ class TokenTable:
                 states = self._states[np.array([read[number] for number in some], np.int64)]
                 answers.update(zip(some, then(states) if job.stacks else map(then, states), strict=True))
         return [answers[number] for number in range(len(rows))]
-
-
-def _ids_read(row: Row, positions: Sequence[int]) -> Sequence[int]:
-    if positions == range(len(row.input_ids)):
-        return row.input_ids
-    return [row.input_ids[position] for position in positions]

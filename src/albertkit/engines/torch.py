@@ -8,7 +8,7 @@ rows, H hidden, K scores of a token.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
@@ -27,7 +27,6 @@ from albertkit.engines.engine import (
     Row,
     check_output,
     check_rows,
-    length_of,
     plan,
 )
 from albertkit.engines.light_model import class_name
@@ -41,6 +40,7 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel, ModuleNetwork
 _ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 _SHAPES_AN_OCTAVE = 16  # numbers of tokens per power of 2; oneDNN keeps code for each number
 _SMALLEST_STEP = 4
+_WELL_TESTED = ("cpu", "cuda")  # devices on which the engine `auto` computes without padding
 _WORTH_SELECTING = 0.75  # if a larger share of tokens is read, the last layer computes all tokens
 
 
@@ -56,15 +56,6 @@ class TorchEngine(Engine):
         self.model = model
         self.padded = padded
 
-    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        model = self.model
-        if job.output == "hidden_states" and not self.padded and takes_packed_rows(model):
-            prefix = base_prefix(class_name(model))
-            if mixes_no_tokens(model.config, dict(model.named_parameters()), prefix):
-                # The table lasts for one call, because the weights can change.
-                return TokenTable(model.config, super().compute).compute(rows, job, then)
-        return super().compute(rows, job, then)
-
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
@@ -79,6 +70,15 @@ class TorchEngine(Engine):
             with evaluating(model):
                 scores = compute(model, batch, job.output)
             yield batch.numbers, scores
+
+    def token_table(self) -> TokenTable | None:
+        """Return a table for one call, because the weights can change."""
+        model = self.model
+        if self.padded or not takes_packed_rows(model):
+            return None
+        weights = dict(model.named_parameters())
+        is_alone = mixes_no_tokens(model.config, weights, base_prefix(class_name(model)))
+        return TokenTable(model.config) if is_alone else None
 
 
 def takes_packed_rows(model: AlbertPreTrainedModel) -> bool:
@@ -105,7 +105,7 @@ def takes_packed_rows(model: AlbertPreTrainedModel) -> bool:
 
 
 def _compute_packed(model: AlbertPreTrainedModel, batch: Batch, output: Output) -> Sequence[np.ndarray]:
-    lengths, reads = list(map(length_of, batch.rows)), list(map(len, batch.positions))
+    lengths, reads = batch.sizes().tolist()
     count, num_reads = sum(lengths), sum(reads)
     tokens = rounded(count)
     if tokens > count:
@@ -151,43 +151,31 @@ class PaddedBatch(TypedDict):
 
 
 def _compute_padded(model: AlbertPreTrainedModel, batch: Batch, output: Output) -> Sequence[np.ndarray]:
-    inputs = pad_batch(batch.rows, pad_token_id=model.config.pad_token_id, device=model.device)
+    inputs: dict[str, Any] = {
+        **pad_batch(batch.rows, pad_token_id=model.config.pad_token_id, device=model.device)
+    }
     if output == "hidden_states":
-        states = model.base_model(**inputs, return_dict=True).last_hidden_state  # (B, T, H)
-        scores = _select(states, batch.positions)
+        values = model.base_model(**inputs, return_dict=True).last_hidden_state
     else:
-        scores = _head_scores(model, inputs, output, batch.positions)
-    return [row_scores.float().cpu().numpy() for row_scores in scores]
-
-
-def _head_scores(
-    model: AlbertPreTrainedModel, batch: PaddedBatch, output: Output, positions: list[Sequence[int]]
-) -> Sequence[Tensor]:
-    name = class_name(model)
-    head = HEADS.get(name, HEADS["AlbertForTokenClassification"])  # default for custom classes
-    check_output(output, head, model=name)
-    scores = head.scores[output]
-    options: dict[str, Any] = {}
-    if isinstance(model, MaskedWordModel):  # compute the vocabulary's scores only for the read tokens
-        length = batch["input_ids"].shape[1]
-        read = [] if scores.reads_first else enumerate(positions)
-        flat = [row * length + position for row, some in read for position in some]
-        options["masked_positions"] = torch.tensor(flat, dtype=torch.long)
-    inputs = batch.items()
-    if head.has_choices:
-        inputs = [(name, cast(Tensor, values)[:, None]) for name, values in inputs]  # (B, T) -> (B, 1, T)
-    outputs = cast(Any, model)(**dict(inputs), **options, return_dict=True)
-    columns = [outputs[name] for name in scores.names]
-    values = columns[0] if len(columns) == 1 else torch.stack(columns, dim=-1)
-    if scores.reads_first:
-        return list(values[:, None])  # (B, K) -> B of (1, K)
-    if options:
-        return values.split([len(some) for some in positions])  # (P, V)
-    return _select(values, positions)  # (B, T, K)
-
-
-def _select(values: Tensor, positions: list[Sequence[int]]) -> list[Tensor]:
-    return [row[list(read)] for row, read in zip(values, positions, strict=True)]
+        name = class_name(model)
+        head = HEADS.get(name, HEADS["AlbertForTokenClassification"])  # default for custom classes
+        check_output(output, head, model=name)
+        scores = head.scores[output]
+        if head.has_choices:
+            inputs = {name: values[:, None] for name, values in inputs.items()}  # (B, T) -> (B, 1, T)
+        if isinstance(model, MaskedWordModel):  # compute the vocabulary's scores only for the read tokens
+            length = inputs["input_ids"].shape[1]
+            read = [] if scores.reads_first else enumerate(batch.positions)
+            flat = [row * length + position for row, some in read for position in some]
+            inputs["masked_positions"] = torch.tensor(flat, dtype=torch.long)
+        outputs = cast(Any, model)(**inputs, return_dict=True)
+        columns = [outputs[name] for name in scores.names]
+        values = columns[0] if len(columns) == 1 else torch.stack(columns, dim=-1)
+        if scores.reads_first:
+            return list(values[:, None].float().cpu().numpy())  # (B, K) -> B of (1, K)
+        if "masked_positions" in inputs:
+            return batch.split(values.float().cpu().numpy())  # (P, V)
+    return [row[list(read)].float().cpu().numpy() for row, read in zip(values, batch.positions, strict=True)]
 
 
 def default_batch_tokens(device: torch.device) -> int:
@@ -199,8 +187,8 @@ def pad_batch(
     rows: Sequence[Row], *, pad_token_id: int, device: torch.device, length: int | None = None
 ) -> PaddedBatch:
     """Pad rows of any lengths to a batch; T is `length`, or the length of the longest row if it is None."""
-    length = length or max(map(length_of, rows))
-    lengths = torch.tensor([[length_of(row)] for row in rows])
+    lengths = torch.tensor([[len(row.input_ids)] for row in rows])
+    length = length or int(lengths.max())
     return {
         "input_ids": pad([row.input_ids for row in rows], pad_token_id, length).to(device),
         "attention_mask": (torch.arange(length) < lengths).long().to(device),  # (T,) < (B, 1) -> (B, T)
@@ -241,6 +229,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         if changes:
             for part, training in modes:
                 part.training = training
+
+
+def module_engine(model: AlbertPreTrainedModel, name: str) -> TorchEngine:
+    """Return the engine "auto", "torch" or "plain" of a PyTorch model."""
+    settle_threads()
+    return TorchEngine(
+        model, padded=name == "plain" or (name == "auto" and model.device.type not in _WELL_TESTED)
+    )
 
 
 def settle_threads() -> None:

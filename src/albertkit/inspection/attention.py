@@ -21,7 +21,6 @@ import numpy as np
 
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
-from albertkit.cores import compute_threads
 from albertkit.engines.engine import BatchScores, Engine, Job, Row, check_rows, every_token, plan
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx import OnnxNetwork
@@ -251,7 +250,7 @@ class InsideEngine(Engine):
 def _run(model: LightModel, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the attentions (N, T, T) of each layer and the states (L + 1, T, H). Use ONNX Runtime."""
     check_rows([row], model.config)
-    network = OnnxNetwork(model, int8=False, threads=compute_threads(), inside=True)
+    network = OnnxNetwork(model, int8=False, inside=True)
     (batch,) = plan([row], every_token, len(row.input_ids), None)
     ((last, *inside),) = network.run(batch)
     depth = model.config.depth

@@ -10,9 +10,9 @@ import numpy as np
 
 from albertkit import reference
 from albertkit.checkpoints.formats import load_config
-from albertkit.engines.choosing import engine_device, is_int8, make_engine
+from albertkit.engines.choosing import engine_device, make_engine
 from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
-from albertkit.engines.light_model import LightModel, Model
+from albertkit.engines.light_model import LightModel, Model, is_int8
 from albertkit.errors import CheckpointError, short
 from albertkit.heads import HEADS, Output
 from albertkit.pipelines.core import Pipeline, pipeline
