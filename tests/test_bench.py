@@ -74,7 +74,7 @@ class TestTheCeiling:
 
     @pytest.mark.parametrize("library", ["torch", "numpy"])
     def test_the_rate_of_this_machine(self, library, monkeypatch):
-        monkeypatch.setattr(bench_module, "_library", lambda: library)
+        monkeypatch.setattr(bench_module, "find_spec", lambda _: library == "torch")
         assert 1e6 < largest_product(CPU) < 1e16
 
 

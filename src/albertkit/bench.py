@@ -281,7 +281,7 @@ def random_rows(count: int, length: int, vocab_size: int) -> list[Row]:
 def _about(model: Model, engines: Mapping[str, Any]) -> dict[str, Any]:
     """Return the machine, the versions of libraries, and the kind of the model."""
     device, threads = str(model.device).partition(":")[0], compute_threads()
-    if _library() == "torch":
+    if find_spec("torch"):
         device = torch.cuda.get_device_name(model.device) if device == "cuda" else device
         threads = torch.get_num_threads()
     dtype = str(model.dtype).removeprefix("torch.")
@@ -294,7 +294,7 @@ def _about(model: Model, engines: Mapping[str, Any]) -> dict[str, Any]:
         "processor": processor(),
         "cores": usable_cores(),
         "threads": threads,
-        "product_library": _library(),
+        "product_library": "torch" if find_spec("torch") else "numpy",
         "versions": {"python": platform.python_version(), **versions},
         "computed_in": {name: "float32" if name in FLOAT32_ENGINES else dtype for name in engines},
     }
@@ -340,10 +340,6 @@ def in_turn(
     return {name: statistics.median(some) for name, some in times.items()}
 
 
-def _library() -> str:
-    return "torch" if find_spec("torch") else "numpy"
-
-
 def largest_product(
     device: Any,
     dtype: Any = "float32",
@@ -368,7 +364,7 @@ def largest_product(
         if best and clock() >= end:
             break
         rows, inputs, outputs = product
-        if _library() == "torch":
+        if find_spec("torch"):
             of_type = {"device": device, "dtype": getattr(torch, str(dtype).removeprefix("torch."))}
             left, right = torch.ones(rows, inputs, **of_type), torch.ones(outputs, inputs, **of_type).T
         else:

@@ -141,8 +141,11 @@ def test_flags(classifier: Path, data: Path, run: Run) -> None:
     shown = run("classify", *text, "--threshold", "1").output
     assert "predicted: none (no label exceeds its threshold)\n" in shown
     for flags, message in {
-        ("good=x",): "--threshold is 'good=x'. Expected a number after the '='.",
-        ("0.5", "good=0.1"): "--threshold is '0.5'. Expected NAME=NUMBER for each label, or only a number.",
+        ("good=x",): "--threshold is good=x. Expected NAME=NUMBER for each label, or only a number.",
+        (
+            "0.5",
+            "good=0.1",
+        ): "--threshold is 0.5, good=0.1. Expected NAME=NUMBER for each label, or only a number.",
         ("god=0.1",): "threshold has the label 'god', which the model does not have (did you mean 'good'?)",
         ("high",): "threshold is 'high'",
     }.items():

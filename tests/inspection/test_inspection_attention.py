@@ -13,7 +13,7 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import DataError
 from albertkit.inspection import attention as attention_module
-from albertkit.inspection.attention import InsideEngine, compute_attention, most_tokens
+from albertkit.inspection.attention import InsideEngine, compute_attention
 from albertkit.modeling.heads import AlbertForPreTraining
 
 
@@ -73,7 +73,6 @@ class TestAttention:
             compute_attention(model, tokenizer, "word " * 300)
         assert len(compute_attention(model, tokenizer, "word " * 300, truncation=True).tokens) == 64
         monkeypatch.setattr(attention_module, "MOST_PROBABILITIES", 4 * 4 * 20 * 20 + 1)
-        assert most_tokens(model.config) == 20
         with pytest.raises(DataError, match=r"32 tokens.*at most 20 can be shown"):
             compute_attention(model, tokenizer, "word " * 30)
         report = compute_attention(model, tokenizer, "word " * 30, truncation=True)

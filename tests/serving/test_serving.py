@@ -5,7 +5,6 @@ import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -320,8 +319,8 @@ class TestManyClients:
         short, long = "the fox", "an old fox lost a child before dinner, and sold the captain again"
         tokenizer = watched.any_pipeline.tokenizer
         sizes = [len(tokenizer(text)["input_ids"]) for text in (short, long)]
-        watched = replace(watched, budget=2 * sizes[1])
-        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+        settings = settings_for({"pretrained": folders["pretrained"]}, batch_tokens=2 * sizes[1])
+        with running(settings, {"pretrained": watched}) as server:
             engine.may_go.clear()
             with ThreadPoolExecutor(8) as pool:
                 asked = [pool.submit(server.ask, "/v1/embeddings", {"input": short})]
@@ -337,10 +336,8 @@ class TestManyClients:
         self, folders: Any, watched: ServedModel
     ) -> None:
         engine = engine_of(watched)
-        small = replace(watched, budget=8)
-        with running(
-            settings_for({"pretrained": folders["pretrained"]}, max_seconds=1000), {"pretrained": small}
-        ) as server:
+        settings = settings_for({"pretrained": folders["pretrained"]}, max_seconds=1000, batch_tokens=8)
+        with running(settings, {"pretrained": watched}) as server:
             server.ask("/v1/embeddings", {"input": "fox"})
             engine.batches_seen.clear()
             engine.may_go.clear()

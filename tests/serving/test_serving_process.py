@@ -103,12 +103,12 @@ def test_where_a_server_cannot_run() -> None:
 
 def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:
     filters = list(warnings.filters)
-    settings = settings_for({"missing": str(tmp_path)})
-    listening = listen(settings)
+    with listen(settings_for({"bundled": "bundled"})) as free:
+        port = free.getsockname()[1]
     with pytest.raises(AlbertKitError):
-        serve_here(settings, [listening])
+        serve(tmp_path, port=port)
     assert warnings.filters == filters
-    assert listening.fileno() == -1  # closed
+    listen(settings_for({"bundled": "bundled"}, port=port)).close()
 
 
 FAILING_THREAD = """

@@ -12,6 +12,7 @@ from albertkit.serving import queue as queue_module
 from albertkit.serving.limits import ApiError
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.queue import RowQueue, Ticket, Work
+from albertkit.serving.settings import ServingSettings
 
 
 class Zeros(Engine):
@@ -21,7 +22,8 @@ class Zeros(Engine):
 
 @pytest.fixture(name="queue")
 def queue_fixture() -> Iterator[RowQueue]:
-    queue = RowQueue(Metrics(), max_requests=8, batch_wait=0.0, torch_threads=None)
+    settings = ServingSettings(models={"a": "bundled"}, batch_wait=0.0, batch_tokens=100)
+    queue = RowQueue(Metrics(), settings, torch_threads=None)
     yield queue
     queue.close()
 
@@ -29,7 +31,7 @@ def queue_fixture() -> Iterator[RowQueue]:
 def compute(queue: RowQueue, text: str, *, tokens: int) -> None:
     row = Row(input_ids=[2] * tokens, token_type_ids=[0] * tokens, example=0)
     ticket = Ticket(characters=len(text), seconds=30.0)
-    queue.compute(Work(ticket, Zeros(), [row], Job(), lambda scores: scores, budget=100))
+    queue.compute(Work(ticket, Zeros(), [row], Job(), lambda scores: scores))
 
 
 def test_a_slow_batch_does_not_reject_requests_forever(
@@ -48,4 +50,4 @@ def test_a_slow_batch_does_not_reject_requests_forever(
 def test_short_texts_do_not_predict_many_tokens_of_long_texts(queue: RowQueue) -> None:
     for _ in range(50):
         compute(queue, "a", tokens=3)
-    assert 2000 < queue.tokens_of(Ticket(characters=10_000, seconds=30.0)) < 4000
+    assert 2000 < 10_000 * queue.tokens_per_character < 4000

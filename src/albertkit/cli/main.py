@@ -7,6 +7,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from albertkit import __version__
@@ -15,6 +16,8 @@ from albertkit.logs import lines_shown
 
 if TYPE_CHECKING:
     from albertkit.cli.verbs import Command
+
+logger = logging.getLogger("albertkit")
 
 
 def make_app(verbs: Iterable[str] | None = None, *, show_all: bool = False) -> Any:
@@ -96,18 +99,18 @@ def _split(name: str, value: Any, kind: type) -> Any:
 
 def _numbers(flag: str, values: list[str]) -> Any:
     """Return a dict for values NAME=NUMBER; otherwise the last value, as a number if it is one."""
-    numbers: dict[str, float] = {}
-    for value in values:
-        name, equals, number = value.rpartition("=")
-        try:
-            numbers[name] = float(number)
-        except ValueError as error:
-            if equals:
-                raise ConfigError(f"{flag} is {value!r}. Expected a number after the '='.") from error
-            return value
-        if not equals and any("=" in other for other in values):
-            raise ConfigError(f"{flag} is {value!r}. Expected NAME=NUMBER for each label, or only a number.")
-    return numbers.get("", numbers)
+    has_names = any("=" in value for value in values)
+    with suppress(ValueError):
+        if not has_names:
+            return float(values[-1])
+        parts = [value.rpartition("=") for value in values]
+        if all(equals for _, equals, _ in parts):
+            return {name: float(number) for name, _, number in parts}
+    if not has_names:
+        return values[-1]
+    raise ConfigError(
+        f"{flag} is {', '.join(values)}. Expected NAME=NUMBER for each label, or only a number."
+    )
 
 
 def run() -> None:
@@ -116,7 +119,7 @@ def run() -> None:
     if arguments == ["--version"]:
         print(__version__)
         sys.exit(0)
-    warnings.showwarning = _print_warning
+    warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)
     _set_encoding()
     show_all = "--help-all" in arguments
     arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
@@ -183,10 +186,6 @@ def _set_encoding() -> None:
                 stream.reconfigure(errors="replace")
         elif codecs.lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
-
-
-def _print_warning(message: Warning | str, *_: object) -> None:
-    logging.getLogger("albertkit").warning("%s", message)
 
 
 def _print_error(message: str) -> None:

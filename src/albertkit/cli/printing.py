@@ -1,7 +1,7 @@
 """Print answers as text for people, and as JSON for programs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,9 +49,7 @@ def print_metrics(report: dict[str, Any], as_json: bool, *, labels: bool = False
 def _print_labels(classes: dict[str, dict[str, float]], confusion: dict[str, dict[str, int]]) -> None:
     from albertkit.finetuning.evaluate import most_confused
 
-    console, table = new_console(), new_table("label")
-    for name in ("precision", "recall", "F1", "count"):
-        table.add_column(name, justify="right")
+    console, table = new_console(), new_table("label", right=("precision", "recall", "F1", "count"))
     shown = list(classes.items())
     if len(shown) > _MAX_LABELS:
         shown = sorted(shown, key=lambda label: label[1]["f1"])[:_MAX_LABELS]
@@ -63,8 +61,7 @@ def _print_labels(classes: dict[str, dict[str, float]], confusion: dict[str, dic
     if len(shown) < len(classes):
         console.print(f"the {len(shown)} labels with the lowest F1 of {len(classes):,}", style="dim")
     if confusions := most_confused(confusion):
-        table = new_table("true", "predicted")
-        table.add_column("count", justify="right")
+        table = new_table("true", "predicted", right=["count"])
         for true, predicted, count in confusions:
             table.add_row(true, predicted, f"{count:,}")
         console.print("\nmost frequent confusions", style="italic")
@@ -85,11 +82,16 @@ def new_console() -> "Console":
     return Console(markup=False, highlight=False, emoji=False)
 
 
-def new_table(*columns: str, padding: tuple[int, ...] = (0, 2, 0, 0), **options: Any) -> "Table":
-    """Return a table without lines; `options` are those of Rich."""
+def new_table(
+    *columns: str, right: Iterable[str] = (), padding: tuple[int, ...] = (0, 2, 0, 0), **options: Any
+) -> "Table":
+    """Return a table without lines. The columns `right` are aligned right; `options` are those of Rich."""
     from rich.table import Table
 
-    return Table(*columns, box=None, pad_edge=False, padding=cast(Any, padding), **options)
+    table = Table(*columns, box=None, pad_edge=False, padding=cast(Any, padding), **options)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
 
 
 def print_title(console: "Console", given: Any) -> None:
@@ -112,9 +114,7 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     """
     from rich.bar import Bar
 
-    table = new_table(show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
+    table = new_table("", right=[""], show_header=False)
     table.add_column(max_width=_LONG_BAR)
     best = max(score for _, score in shares) if len(shares) > 1 else 1.0
     for name, score in shares:
@@ -249,27 +249,22 @@ def print_model(report: dict[str, Any]) -> None:
         )
         + (f"; {flops['per_masked_word'] / 1e6:,.1f} per masked word" if flops["per_masked_word"] else ""),
     )
-    if report.get("tokenizer"):
-        facts.add_row("tokenizer", _describe(report["tokenizer"]))
+    if tokenizer := report.get("tokenizer"):
+        lower = tokenizer["do_lower_case"]
+        strips = tokenizer.get("strip_accents")  # for WordPiece; None follows lower case
+        kept = tokenizer.get("keep_accents", not (lower if strips is None else strips))
+        facts.add_row(
+            "tokenizer",
+            f"{tokenizer['class']}, {tokenizer['pieces']:,} pieces, {'lower case' if lower else 'cased'}, "
+            f"accents {'kept' if kept else 'removed'}",
+        )
     print_table(console, facts)
-    table = new_table("parameters")
-    table.add_column("stored", justify="right")
-    table.add_column("as executed", justify="right")
+    table = new_table("parameters", right=("stored", "as executed"))
     for part, count in report["parameters"].items():
         style = "bold" if part == "total" else None
         table.add_row(part, f"{count['distinct']:,}", f"{count['executed']:,}", style=style)
     console.print()
     print_table(console, table)
-
-
-def _describe(tokenizer: dict[str, Any]) -> str:
-    lower = tokenizer["do_lower_case"]
-    strips = tokenizer.get("strip_accents")  # for WordPiece; None follows lower case
-    kept = tokenizer.get("keep_accents", not (lower if strips is None else strips))
-    return (
-        f"{tokenizer['class']}, {tokenizer['pieces']:,} pieces, {'lower case' if lower else 'cased'}, "
-        f"{'accents kept' if kept else 'accents removed'}"
-    )
 
 
 def _megabytes(number: int) -> str:
@@ -281,9 +276,9 @@ def print_attention(report: "AttentionReport", html: Path | None) -> None:
     print_title(console, report.text if report.text_pair is None else (report.text, report.text_pair))
     if report.cut:
         print_cut(console, {"cut": report.cut})
-    table = new_table(title="mean cosine of the vectors", title_justify="left", padding=(0, 1))
-    for name in ("layer", "weights", "with the previous layer", "with the last layer"):
-        table.add_column(name, justify="right")
+    columns = ("layer", "weights", "with the previous layer", "with the last layer")
+    title = "mean cosine of the vectors"
+    table = new_table(right=columns, title=title, title_justify="left", padding=(0, 1))
     table.add_row("0", "", "", f"{report.cosine_to_last[0].mean():.3f}", style="dim")
     for number, layer in enumerate(report.layers, start=1):
         table.add_row(
@@ -305,9 +300,7 @@ def print_attention(report: "AttentionReport", html: Path | None) -> None:
 def print_comparison(comparison: "Comparison") -> None:
     """Print a row for each metric and for each setting that differs, with a column for each run."""
     console = new_console()
-    table = new_table("", *comparison.folders)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = new_table("", right=comparison.folders)
     for values in (comparison.metrics, comparison.settings):
         for name in dict.fromkeys(name for of_run in values.values() for name in of_run):
             table.add_row(name, *(_cell(of_run.get(name)) for of_run in values.values()))
@@ -340,18 +333,15 @@ def print_bench(report: "BenchReport", plot: Path | None) -> None:
     product = f"{report.product / 1e9:,.1f} GFLOP/s ({about['product_library']})"
     console.print(f"largest matrix product: {product}\n")
     engines = list(dict.fromkeys(timing.engine for timing in report.timings))
-    table = new_table()
-    for name in ("batch", "tokens", *engines):
-        dtype = about["computed_in"].get(name, about["dtype"])
-        table.add_column(name if dtype == about["dtype"] else f"{name} ({dtype})", justify="right")
+    others = {name: dtype for name, dtype in about["computed_in"].items() if dtype != about["dtype"]}
+    names = (f"{name} ({others[name]})" if name in others else name for name in engines)
+    table = new_table(right=("batch", "tokens", *names))
     rows: dict[tuple[int, int], dict[str, Timing]] = {}
     for timing in sorted(report.timings, key=lambda timing: (timing.length or 0, timing.batch)):
         rows.setdefault((timing.length or 0, timing.batch), {})[timing.engine] = timing
     for (length, batch), timings in rows.items():
         tokens = str(length) if length else f"{report.tokens_per_text:.0f} (file)"
-        speeds = (
-            f"{timings[name].texts_per_second:,.4g} ({100 * timings[name].share:.0f}%)" for name in engines
-        )
+        speeds = [f"{timings[name].texts_per_second:,.4g} ({timings[name].share:.0%})" for name in engines]
         table.add_row(str(batch), tokens, *speeds)
     console.print("texts per second (operations as a share of the largest matrix product's)", style="italic")
     print_table(console, table)

@@ -93,11 +93,11 @@ class Computation:
 def _split(given: Mapping[str, Any]) -> tuple[Source, Computation, dict[str, Any]]:
     """Return the source, the computation, and the options of the task."""
     options = dict(given)
-    parts = [
-        kind(**{one.name: options.pop(one.name) for one in dataclasses.fields(kind) if one.name in options})
-        for kind in (Source, Computation)
-    ]
-    return *parts, options  # type: ignore[return-value]
+
+    def take(kind: Any) -> Any:
+        return kind(**{name: options.pop(name) for name in kind.__annotations__ if name in options})
+
+    return take(Source), take(Computation), options
 
 
 def _answered(
@@ -112,13 +112,11 @@ def _answered(
 
     Unless answers appear in the terminal, which `prints` says, a progress bar does.
     """
-    shown, asked = inputs, inputs
-    if not inputs.is_list:
-        shown, items = tee(inputs)
-        asked = dataclasses.replace(inputs, items=items)
+    shown, items = (inputs.items, inputs.items) if inputs.is_list else tee(inputs)
+    asked = dataclasses.replace(inputs, items=items)
     if change is not None:
         asked = asked.map(change)
-    total = len(cast(Any, inputs.items)) if inputs.is_list else None
+    total = len(cast(Any, items)) if inputs.is_list else None
     answered = zip(shown, pipeline(asked, **options), strict=True)
     if prints and sys.stdout.isatty():
         yield from answered
@@ -377,11 +375,12 @@ def _write_vectors(output: Path, texts: list[str], matrix: Any) -> None:
         if output.suffix.lower() == ".npy":
             with temporary.open("wb") as stream:
                 np.save(stream, matrix)
-            return
-        pa = require("pyarrow", extra="arrow")
-        vectors = pa.FixedSizeListArray.from_arrays(matrix.reshape(-1), matrix.shape[1])
-        table = pa.table({"text": texts, "vector": vectors})
-        require("pyarrow.parquet", extra="arrow").write_table(table, temporary)
+        else:
+            import pyarrow as pa
+            from pyarrow.parquet import write_table
+
+            vectors = pa.FixedSizeListArray.from_arrays(matrix.reshape(-1), matrix.shape[1])
+            write_table(pa.table({"text": texts, "vector": vectors}), temporary)
 
 
 def search(

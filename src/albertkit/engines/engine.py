@@ -86,6 +86,11 @@ BatchScores = Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]
 class Engine:
     """Computes rows with one model. A subclass has `batches`."""
 
+    @property
+    def batch_tokens(self) -> int:
+        """Default number of tokens in a batch."""
+        return BATCH_TOKENS
+
     def run(
         self,
         rows: Sequence[Row],
@@ -129,7 +134,7 @@ class Engine:
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
         """Return `then(scores)` of each row, from the token table if the model has one."""
         if job.output == "hidden_states" and (table := self.token_table()) is not None:
-            return table.look_up(rows, job, then, self._compute_batches)
+            return table.compute(rows, job, then, self._compute_batches)
         return self._compute_batches(rows, job, then)
 
     def _compute_batches(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:

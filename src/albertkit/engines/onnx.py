@@ -16,7 +16,6 @@ import numpy as np
 from albertkit.checkpoints.arrays import place_in_file
 from albertkit.cores import compute_threads
 from albertkit.engines.engine import (
-    BATCH_TOKENS,
     Batch,
     BatchScores,
     Engine,
@@ -210,7 +209,7 @@ class LightEngine(Engine):
         check_rows(rows, model.config)
         if rows and (self._network is None or self._network.depth != model.config.depth):
             self._network = OnnxNetwork(model, int8=self.name == "onnx-int8" or is_int8(model))
-        for batch in plan(rows, job.positions, job.batch_tokens or BATCH_TOKENS, job.batch_size):
+        for batch in plan(rows, job.positions, job.batch_tokens or self.batch_tokens, job.batch_size):
             assert self._network is not None
             yield batch.numbers, batch.split(self._network(batch, job.output))
 

@@ -53,7 +53,7 @@ class TokenTable:
         self._known = np.zeros(config.vocab_size, bool)
         self._states = np.empty((config.vocab_size, config.hidden_size), np.float32)  # (V, H)
 
-    def look_up(
+    def compute(
         self,
         rows: Sequence[Row],
         job: Job,

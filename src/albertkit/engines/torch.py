@@ -56,6 +56,11 @@ class TorchEngine(Engine):
         self.model = model
         self.padded = padded
 
+    @property
+    def batch_tokens(self) -> int:
+        """Default number of tokens in a batch."""
+        return BATCH_TOKENS if self.model.device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
+
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
@@ -65,7 +70,7 @@ class TorchEngine(Engine):
         check_rows(rows, model.config)
         padded = self.padded or not takes_packed_rows(model)
         compute = _compute_padded if padded else _compute_packed
-        budget = job.batch_tokens or default_batch_tokens(model.device)
+        budget = job.batch_tokens or self.batch_tokens
         for batch in plan(rows, job.positions, budget, job.batch_size, padded=padded):
             with evaluating(model):
                 scores = compute(model, batch, job.output)
@@ -176,11 +181,6 @@ def _compute_padded(model: AlbertPreTrainedModel, batch: Batch, output: Output) 
         if "masked_positions" in inputs:
             return batch.split(values.float().cpu().numpy())  # (P, V)
     return [row[list(read)].float().cpu().numpy() for row, read in zip(values, batch.positions, strict=True)]
-
-
-def default_batch_tokens(device: torch.device) -> int:
-    """Return the default maximum number of tokens in a batch for a device."""
-    return BATCH_TOKENS if device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
 
 
 def pad_batch(

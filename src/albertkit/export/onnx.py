@@ -208,7 +208,11 @@ def export_onnx(
     if contradiction := contradictions(source, vars(config)):
         notes.append(contradiction)
     if dtype is not None:
-        weights, change = _round(weights, DTYPES[dtype])
+        exact, weights = weights, cast(weights, DTYPES[dtype])
+        change = max(
+            float(np.abs(exact[name].astype(np.float32) - new.astype(np.float32)).max())
+            for name, new in weights.items()
+        )
         if change:
             notes.append(
                 f"the weights were rounded to {dtype}, by at most {change:.1e}. The reference used the "
@@ -341,13 +345,6 @@ def choose_architecture(
         f"The source lacks {', '.join(lacking)}, which {candidates[0]} needs. Choose another architecture "
         f"({', '.join(HEADS)}), or fine-tune the model first."
     )
-
-
-def _round(weights: Arrays, dtype: np.dtype) -> tuple[dict[str, np.ndarray], float]:
-    """Return the weights in another data type, and the largest change."""
-    rounded = cast(weights, dtype)
-    changes = (weights[name].astype(np.float32) - new.astype(np.float32) for name, new in rounded.items())
-    return rounded, max(float(np.abs(change).max()) for change in changes)
 
 
 @contextmanager

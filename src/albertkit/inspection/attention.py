@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.names import executed_layers
-from albertkit.config import AlbertConfig
 from albertkit.engines.engine import BatchScores, Engine, Job, Row, check_rows, every_token, plan
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx import OnnxNetwork
@@ -89,7 +88,23 @@ class AttentionReport:
 
     def to_html(self) -> str:
         """Return an HTML page with the attention of every layer and head."""
-        return attention_page({"model": self.model, **self.page_figures()})
+        folder = files("albertkit.inspection") / "html"
+        shared_style, own_style, frame, *scripts = (
+            (folder / name).read_text(encoding="utf-8")
+            for name in ("shared.css", "attention.css", "attention.html", *_SCRIPTS)
+        )
+        style = shared_style + own_style
+        script = re.sub("^export ", "", "\n".join(scripts), flags=re.MULTILINE)
+        # The page loads nothing. Its policy lists the hashes of script and style, and forbids the rest.
+        policy = (
+            "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+            f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+        )
+        data = json_text(finite({"model": self.model, **self.page_figures()}))
+        # The text cannot end the script element, or begin a comment.
+        data = re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", data)
+        parts = {"policy": policy, "style": style, "script": script, "data": data}
+        return _MARK.sub(lambda match: parts[match[1]], frame)
 
     def _figures(self, encode: Callable[[np.ndarray], Any]) -> dict[str, Any]:
         return {
@@ -177,7 +192,7 @@ def compute_attention(
             raise DataError(f"the text is {short(one)}. Expected a string with at least one word.")
     config = model.config
     readable = config.max_position_embeddings
-    shown = most_tokens(config)
+    shown = isqrt(MOST_PROBABILITIES // (config.depth * config.num_attention_heads))
     (row,) = text_rows(
         tokenizer,
         [text if text_pair is None else (text, text_pair)],
@@ -272,41 +287,8 @@ def _call(model: Model, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
     return attentions, np.stack(states)
 
 
-def most_tokens(config: AlbertConfig) -> int:
-    """Return the length of the longest text whose attention fits into a report."""
-    return isqrt(MOST_PROBABILITIES // (config.depth * config.num_attention_heads))
-
-
 def _rounded(values: np.ndarray) -> Any:
     return values.astype(np.float64).round(5).tolist()
-
-
-# --- the page -----------------------------------------------------------------------------------
-# It contains the files of `html/` and the figures as JSON, and loads nothing from anywhere else. User input
-# is inserted as text, never as markup. A policy lists the hashes of script and style, and forbids the rest.
-
-
-def attention_page(figures: dict[str, Any]) -> str:
-    """Return the page for the figures of an attention report, with the name of the model for the heading."""
-    folder = files("albertkit.inspection") / "html"
-    shared_style, own_style, frame, *scripts = (
-        (folder / name).read_text(encoding="utf-8")
-        for name in ("shared.css", "attention.css", "attention.html", *_SCRIPTS)
-    )
-    style = shared_style + own_style
-    script = re.sub("^export ", "", "\n".join(scripts), flags=re.MULTILINE)
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
-    )
-    parts = {
-        "policy": policy,
-        "style": style,
-        "script": script,
-        # The text cannot end the script element, or begin a comment.
-        "data": re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", json_text(finite(figures))),
-    }
-    return _MARK.sub(lambda match: parts[match[1]], frame)
 
 
 def encoded(probabilities: np.ndarray) -> str:

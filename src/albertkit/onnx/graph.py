@@ -137,7 +137,21 @@ class Graph:
             self._cast[name] = self._restore(*self.round_rows(name, STORED_LARGEST, transposed=transposed))
         if name not in self._cast:
             tensor = self.tensor(name)
-            self._store(name, tensor.T if transposed else tensor)
+            if tensor.dtype not in STORED_TYPES:
+                raise CheckpointError(f"{name} is in {tensor.dtype}. Choose the dtype 'float32'.")
+            tensor = tensor.T if transposed else tensor
+            stored = onnx.TensorProto(
+                name=name,
+                dims=tensor.shape,
+                data_type=getattr(onnx.TensorProto, STORED_TYPES[tensor.dtype]),
+            )
+            if self.flat and tensor.nbytes >= _LARGE:
+                stored.data_location = onnx.TensorProto.EXTERNAL
+                stored.external_data.add(key="location", value="memory")
+                self.external[name] = tensor
+            else:
+                stored.raw_data = tensor.tobytes()
+            self._stored[name] = stored
             if tensor.dtype != self.compute:
                 self._cast[name] = f"{name}/computed"
                 self.node("Cast", name, output=self._cast[name], to=self.compute_type)
@@ -177,20 +191,6 @@ class Graph:
         if name not in self._stored:
             self._stored[name] = onnx.numpy_helper.from_array(value, name)
         return name
-
-    def _store(self, name: str, tensor: np.ndarray) -> None:
-        if tensor.dtype not in STORED_TYPES:
-            raise CheckpointError(f"{name} is in {tensor.dtype}. Choose the dtype 'float32'.")
-        stored = onnx.TensorProto(
-            name=name, dims=tensor.shape, data_type=getattr(onnx.TensorProto, STORED_TYPES[tensor.dtype])
-        )
-        if self.flat and tensor.nbytes >= _LARGE:
-            stored.data_location = onnx.TensorProto.EXTERNAL
-            stored.external_data.add(key="location", value="memory")
-            self.external[name] = tensor
-        else:
-            stored.raw_data = tensor.tobytes()
-        self._stored[name] = stored
 
     # --- inputs and outputs ---------------------------------------------------------------------
 

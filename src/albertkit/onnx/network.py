@@ -210,7 +210,22 @@ def build_padded(
             "Concat", graph.vector(-1), graph.node("Shape", given[0], start=2), axis=0
         )  # (-1, T)
         given = [graph.node("Reshape", ids, rows) for ids in given]  # (B, C, T) -> (B*C, T)
-    _write_outputs(network, _encode(network, *given))
+    states = _encode(network, *given)
+    for scores in head.scores.values():
+        if scores.needs and scores.needs not in graph.weights:
+            continue
+        read, shape = states, ["batch", "sequence"]
+        if scores.reads_first:
+            read, shape = graph.node("Gather", states, graph.index(0), axis=1), ["batch"]  # (B, H)
+        values = scores.compute(network, read)
+        if head.has_choices:  # (B * C, 1) -> (B, C)
+            values = graph.node("Reshape", values, graph.node("Shape", "input_ids", end=2))
+            graph.output(scores.names[0], values, ["batch", "choices"])
+        elif len(scores.names) == 1:
+            graph.output(scores.names[0], values, [*shape, head.size(scores.width, config)])
+        else:
+            for column, name in enumerate(scores.names):
+                graph.output(name, graph.node("Gather", values, graph.index(column), axis=len(shape)), shape)
     return graph.model(architecture), graph.weight_bytes
 
 
@@ -218,7 +233,12 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
     """Return the last hidden states of inputs (B, T): (B, T, H), or only those of [CLS], (B, 1, H)."""
     graph = network.graph
     graph.scope = "mask/"
-    bias = _mask(graph, attention_mask)
+    seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
+    numbers = graph.node("Cast", seen, to=onnx.TensorProto.INT64)
+    count = graph.node("ReduceSum", numbers, graph.vector(1), keepdims=1)
+    seen = graph.node("Or", seen, graph.node("Equal", count, graph.index(0)))  # a mask of zeros masks nothing
+    bias = graph.node("Where", seen, graph.number(0.0), graph.number(UNSEEN))
+    bias = graph.node("Unsqueeze", bias, graph.vector(1, 2))  # (B, T) -> (B, 1, 1, T)
     graph.scope = "embeddings/"
 
     def first_positions(table: str) -> str:
@@ -242,37 +262,6 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
         states = network.layer(layer, queried, states, attend)
     graph.scope = "head/"
     return states
-
-
-def _mask(graph: Graph, attention_mask: str) -> str:
-    """Return the bias (B, 1, 1, T) of attention scores for a mask (B, T). A mask of zeros masks nothing."""
-    seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
-    count = graph.node(
-        "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.vector(1), keepdims=1
-    )
-    seen = graph.node("Or", seen, graph.node("Equal", count, graph.index(0)))
-    bias = graph.node("Where", seen, graph.number(0.0), graph.number(UNSEEN))
-    return graph.node("Unsqueeze", bias, graph.vector(1, 2))
-
-
-def _write_outputs(network: Network, states: str) -> None:
-    """Compute and declare the outputs of the model class from states (B, T, H)."""
-    graph, head = network.graph, head_of(network.architecture)
-    for scores in head.scores.values():
-        if scores.needs and scores.needs not in graph.weights:
-            continue
-        read, shape = states, ["batch", "sequence"]
-        if scores.reads_first:
-            read, shape = graph.node("Gather", states, graph.index(0), axis=1), ["batch"]  # (B, H)
-        values = scores.compute(network, read)
-        if head.has_choices:  # (B * C, 1) -> (B, C)
-            values = graph.node("Reshape", values, graph.node("Shape", "input_ids", end=2))
-            graph.output(scores.names[0], values, ["batch", "choices"])
-        elif len(scores.names) == 1:
-            graph.output(scores.names[0], values, [*shape, head.size(scores.width, network.config)])
-        else:
-            for column, name in enumerate(scores.names):
-                graph.output(name, graph.node("Gather", values, graph.index(column), axis=len(shape)), shape)
 
 
 # --- rows without padding ---------------------------------------------------------------------------

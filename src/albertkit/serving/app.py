@@ -69,27 +69,19 @@ class Service:
         threads = torch.get_num_threads() if uses_torch else None
         try:
             self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
-            self.queue = RowQueue(
-                self.metrics,
-                max_requests=settings.max_requests,
-                batch_wait=settings.batch_wait,
-                torch_threads=threads,
-            )
+            self.queue = RowQueue(self.metrics, settings, torch_threads=threads)
         except RuntimeError as error:
             count = settings.max_requests + 1
             message = f"the server could not start its {count} threads: {error}. Decrease max_requests."
             raise ConfigError(message) from error
         self._reloading = threading.Lock()
-        self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
-        self._probing: asyncio.Future[dict[str, bool]] | None = None
+        self._probe: asyncio.Future[dict[str, bool]] | None = None
+        self._probe_began = 0.0
 
     def close(self) -> None:
         """Stop the threads after they have finished their work."""
         self._pool.shutdown()
         self.queue.close()
-
-    def describe(self) -> list[str]:
-        return [f"{name} ({', '.join(model.pipelines)})" for name, model in self.models.items()]
 
     async def answer(
         self,
@@ -129,7 +121,15 @@ class Service:
         content = job.result()
         if isinstance(content, ApiError):
             raise content
-        self._record(served, request.scope["route"].path_format, ticket)
+        stages = {
+            "tokenize": max(0.0, ticket.tokenize_seconds),
+            "queue": max(0.0, ticket.queue_seconds),
+            "compute": ticket.compute_seconds,
+            "total": time.monotonic() - ticket.arrived,
+        }
+        for stage, value in stages.items():
+            labels = stage, served.name, request.scope["route"].path_format
+            self.metrics.stages.labels(*labels).observe(value)
         return fastapi.Response(content, media_type="application/json")
 
     def reload(self) -> None:
@@ -149,27 +149,25 @@ class Service:
                 after = ", ".join(self.models[name].pipelines)
                 if after != before:
                     logger.warning("%s: the tasks changed from %s to %s", name, before, after)
-            self._probed = (float("-inf"), {})
+            self._probe_began = 0.0
             if reloaded:
                 logger.info("reloaded %s", ", ".join(reloaded))
 
     async def ready(self) -> dict[str, bool]:
         """Return for each model whether it computes a probe correctly and in time; kept for a second."""
-        when, states = self._probed
-        if time.monotonic() - when <= _PROBE_AGE:
-            return states
-        if self._probing is None or self._probing.done():  # further calls wait for the same probe
-            self._probing = asyncio.ensure_future(asyncio.to_thread(self._probe))
-        return await asyncio.shield(self._probing)
+        now = time.monotonic()
 
-    def _probe(self) -> dict[str, bool]:
-        end = time.monotonic() + _PROBE_SECONDS
-        states = {
-            name: self.queue.is_alive() and model.probe(self.queue, seconds=end - time.monotonic())
-            for name, model in self.models.items()
-        }
-        self._probed = (time.monotonic(), states)
-        return states
+        def probe() -> dict[str, bool]:
+            return {
+                name: self.queue.is_alive()
+                and model.probe(self.queue, seconds=now + _PROBE_SECONDS - time.monotonic())
+                for name, model in self.models.items()
+            }
+
+        if self._probe is None or (self._probe.done() and now - self._probe_began > _PROBE_AGE):
+            self._probe_began = now
+            self._probe = asyncio.ensure_future(asyncio.to_thread(probe))
+        return await asyncio.shield(self._probe)  # further calls wait for the same probe
 
     def _check_limits(self, task_request: TaskRequest) -> None:
         items, characters, limits = len(task_request.items()), task_request.characters(), self.settings
@@ -191,7 +189,7 @@ class Service:
         """Return the content of the response. It runs in a thread of the request."""
         begin = time.monotonic()
         pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
-        pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, served.budget)
+        pipeline.engine = QueuedEngine(served.engine, self.queue, ticket)
         try:
             if ticket.error is not None:
                 raise ticket.error
@@ -199,7 +197,7 @@ class Service:
             usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
             ours = {"model": served.name, "usage": usage, **task_request.content(results)}
             response = shape(results) if shape else ours
-            content = json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            return json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except ApiError as error:
             return error
         except (ConfigError, DataError, TokenizerError) as error:
@@ -214,17 +212,6 @@ class Service:
         finally:
             waited = ticket.queue_seconds + ticket.compute_seconds
             ticket.tokenize_seconds = time.monotonic() - begin - waited
-        return content
-
-    def _record(self, served: ServedModel, route: str, ticket: Ticket) -> None:
-        seconds = {
-            "tokenize": max(0.0, ticket.tokenize_seconds),
-            "queue": max(0.0, ticket.queue_seconds),
-            "compute": ticket.compute_seconds,
-            "total": time.monotonic() - ticket.arrived,
-        }
-        for stage, value in seconds.items():
-            self.metrics.stages.labels(stage, served.name, route).observe(value)
 
 
 def _invalid(task_request: TaskRequest, error: AlbertKitError) -> ApiError:
@@ -386,12 +373,21 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def respond(request: fastapi.Request, error: Exception) -> fastapi.Response:
+        path = request.url.path
+        if isinstance(error, ApiError):
+            return error.response(path)
         if isinstance(error, fastapi.exceptions.RequestValidationError):
-            CURRENT.get().model = _model_of(service, request, error.body)
-        response = _as_api_error(request, error).response(request.url.path)
+            CURRENT.get().model = _model_of(service, path, error.body)
+        if isinstance(error, invalid):
+            return _invalid_request(error.errors()).response(path)
         if isinstance(error, HTTPError):
+            kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
+            message = f"{request.method} {short(path)}: {error.detail}. See /openapi.json."
+            kind = kinds.get(error.status_code, "http")
+            response = ApiError(error.status_code, kind, message).response(path)
             response.headers.update(error.headers or {})
-        return response
+            return response
+        return _internal_error().response(path)  # the framework logs the error
 
     invalid = (pydantic.ValidationError, fastapi.exceptions.RequestValidationError)
     for kind in (ApiError, *invalid, HTTPError, Exception):
@@ -439,27 +435,15 @@ def _inference_endpoint(service: Service, *, names_model: bool) -> Callable[...,
     return with_model if names_model else without_model
 
 
-def _model_of(service: Service, request: fastapi.Request, body: Any) -> str | None:
+def _model_of(service: Service, path: str, body: Any) -> str | None:
     """Return the model that an invalid request names or that would answer it; None if it cannot be known."""
     name = body.get("model") if isinstance(body, dict) else None
     if name is not None:
         return name if isinstance(name, str) and name in service.models else None
-    tasks = [schema.task for schema in ROUTES if schema.path == request.url.path]
+    tasks = [schema.task for schema in ROUTES if schema.path == path]
     with suppress(ApiError):
         return find_model(service.models, None, tasks[0]).name if tasks else None
     return None
-
-
-def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, pydantic.ValidationError | fastapi.exceptions.RequestValidationError):
-        return _invalid_request(error.errors())
-    if isinstance(error, HTTPError):
-        kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
-        message = f"{request.method} {short(request.url.path)}: {error.detail}. See /openapi.json."
-        return ApiError(error.status_code, kinds.get(error.status_code, "http"), message)
-    return _internal_error()  # the framework logs the error
 
 
 def _invalid_request(problems: Any) -> ApiError:
@@ -516,7 +500,6 @@ def _add_pages(application: fastapi.FastAPI) -> list[str]:
 
 
 def _page(content: bytes, kind: str) -> Callable[..., Any]:
-    """Return the endpoint of a file."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = _HEADERS | {"ETag": tag}
 

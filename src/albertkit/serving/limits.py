@@ -134,11 +134,8 @@ class Guard:
             self.incomplete -= len(body)
         most = _VALUES + _VALUES_PER_INPUT * settings.max_items
         if not has_at_most(most, bytes(body)):
-            message = (
-                f"the body has more than {most:,} values (texts, lists, ...). Send them in several requests. "
-                f"Expected at most {settings.max_items:,} inputs."
-            )
-            raise ApiError(413, "too_many_items", message)
+            expected = f"Expected at most {settings.max_items:,} inputs. Send several requests."
+            raise ApiError(413, "too_many_items", f"the body has more than {most:,} values. {expected}")
         return bytes(body)
 
     def _check_size(self, size: int) -> None:

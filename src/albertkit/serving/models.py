@@ -11,7 +11,7 @@ import numpy as np
 from albertkit import reference
 from albertkit.checkpoints.formats import load_config
 from albertkit.engines.choosing import engine_device, make_engine
-from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
+from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, is_int8
 from albertkit.errors import CheckpointError, short
 from albertkit.heads import HEADS, Output
@@ -37,8 +37,8 @@ class ServedModel:
 
     name: str
     pipelines: dict[str, Pipeline]
-    budget: int
-    """Maximum number of tokens per batch."""
+    row: Row
+    """The row of the probe."""
     expected: dict[Output, np.ndarray]
     """Scores of the probe, computed when the model was loaded."""
     created: int = field(default_factory=lambda: int(time.time()))
@@ -54,12 +54,11 @@ class ServedModel:
 
     def probe(self, queue: RowQueue, *, seconds: float) -> bool:
         """Return whether the scores of the probe are the expected ones. The probe goes first in the queue."""
-        row = _probe_row(self.any_pipeline)
         ticket = Ticket(characters=0, seconds=seconds, urgent=True)
-        engine = QueuedEngine(self.engine, queue, ticket, self.budget)
+        engine = QueuedEngine(self.engine, queue, ticket)
         try:
             return all(
-                _alike(engine.run([row], output=output)[0], expected)
+                _alike(engine.run([self.row], output=output)[0], expected)
                 for output, expected in self.expected.items()
             )
         except ApiError:
@@ -110,7 +109,8 @@ def load_model(name: str, settings: ServingSettings) -> ServedModel:
     for other in (*others, "feature-extraction"):
         if other != first.task:
             pipelines[other] = pipeline(other, **shared)
-    row = _probe_row(first)
+    encoded = first.tokenizer(_PROBE, truncation=True, max_length=min(32, first.max_length))
+    row = Row(input_ids=encoded["input_ids"], token_type_ids=encoded["token_type_ids"], example=0)
     exact = engine != "onnx-int8" and not is_int8(first.model)
     outputs: list[Output] = [_OUTPUTS.get(name, "logits") for name in pipelines]
     try:
@@ -121,16 +121,13 @@ def load_model(name: str, settings: ServingSettings) -> ServedModel:
         raise CheckpointError(f"{source}: {error}") from error
     defined = _scores_by_definition(first.model, row, outputs)
     if not all(_alike(scores, defined[output], exact=exact) for output, scores in expected.items()):
-        message = f"{source}: the scores of the engine {engine!r} differ from the reference."
-        raise CheckpointError(f"{message} Use the engine 'plain'.")
-    budget = BATCH_TOKENS
+        todo = "Use the engine 'plain'."
+        raise CheckpointError(
+            f"{source}: the scores of the engine {engine!r} differ from the reference. {todo}"
+        )
     if isinstance(first.model, LightModel):
         first.model.release_memory()
-    else:
-        from albertkit.engines.torch import default_batch_tokens
-
-        budget = default_batch_tokens(first.model.device)
-    return ServedModel(name, pipelines, settings.batch_tokens or budget, expected)
+    return ServedModel(name, pipelines, row, expected)
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
@@ -154,11 +151,6 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
     else:
         todo = f"The models are {', '.join(models)}. To add one, start the server with --model NAME=FOLDER."
     raise ApiError(404, "wrong_task", f"{what} for {task}. {todo}", param="model")
-
-
-def _probe_row(encoder: Pipeline) -> Row:
-    encoded = encoder.tokenizer(_PROBE, truncation=True, max_length=min(32, encoder.max_length))
-    return Row(input_ids=encoded["input_ids"], token_type_ids=encoded["token_type_ids"], example=0)
 
 
 def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict[Output, np.ndarray]:

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albertkit.engines.engine import BatchScores, Engine, Job, Row
+from albertkit.engines.engine import Engine, Job, Row
 from albertkit.extras import optional
 from albertkit.serving.limits import DEADLINE_HEADER, ApiError, overloaded, too_much
 from albertkit.serving.metrics import Metrics
+from albertkit.serving.settings import ServingSettings
 
 torch: Any = optional("torch", extra="torch")
 
@@ -106,8 +107,6 @@ class Work:
     rows: Sequence[Row]
     job: Job
     then: Callable[[np.ndarray], Any]
-    budget: int
-    """Maximum number of tokens per batch."""
     error: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -121,11 +120,10 @@ class Work:
         """Store the result of a row's scores (R, K)."""
         if not self.is_wanted():
             return
-        if self.job.output == "hidden_states" and not scores.any():
-            message = "the model's hidden states are all zero: the model or the machine is faulty."
-            self.fail(ApiError(500, "not_finite", f"{message} No results are returned."))
-            return
         try:
+            if self.job.output == "hidden_states" and not scores.any():
+                message = "the model's hidden states are all zero: the model or the machine is faulty."
+                raise ApiError(500, "not_finite", f"{message} No results are returned.")
             self.answers[number] = self.then(scores)
         except Exception as error:  # it affects only this request
             self.fail(error)
@@ -144,32 +142,21 @@ class _Queued(NamedTuple):
     """A row in the queue."""
 
     turn: float
+    length: int
     number: int
     work: Work
-
-    @property
-    def row(self) -> Row:
-        return self.work.rows[self.number]
-
-    @property
-    def length(self) -> int:
-        return len(self.row.input_ids)
 
 
 class RowQueue:
     """Computes rows of any requests for any models, one batch after the other."""
 
-    def __init__(
-        self, metrics: Metrics, *, max_requests: int, batch_wait: float, torch_threads: int | None
-    ) -> None:
+    def __init__(self, metrics: Metrics, settings: ServingSettings, *, torch_threads: int | None) -> None:
         self.requests: set[Ticket] = set()
         """The requests in progress."""
         self.seconds_per_token = 0.0
         """Running mean over the batches that were not small; 0 before the first."""
         self.tokens_per_character = 0.3
-        self._metrics = metrics
-        self._max_requests = max_requests
-        self._batch_wait = batch_wait
+        self._metrics, self._settings = metrics, settings
         self._torch_threads = torch_threads
         self._changed = threading.Condition()
         self._rows: list[_Queued] = []  # in order of their turns
@@ -180,7 +167,7 @@ class RowQueue:
 
     def check(self) -> None:
         """Raise ApiError if the maximum number of requests is in progress."""
-        if len(self.requests) >= self._max_requests:
+        if len(self.requests) >= self._settings.max_requests:
             message = f"{len(self.requests)} requests are in progress, the maximum of the server."
             raise overloaded(f"{message} Try again later.", self._expected_wait() / 2)
 
@@ -218,8 +205,6 @@ class RowQueue:
         lengths = [len(row.input_ids) for row in work.rows]
         before = 0
         with self._changed:
-            if self._closed:
-                raise RuntimeError("the queue is closed")
             tokens = ticket.add_tokens(sum(lengths))
             ticket.rows += len(lengths)
             if ticket.characters:
@@ -230,7 +215,9 @@ class RowQueue:
             # The longest rows come first, which engines compute fastest.
             for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
                 turn = 0.0 if ticket.urgent else submitted + before * self.seconds_per_token
-                insort(self._rows, _Queued(turn, number, work), key=lambda queued: queued.turn)
+                insort(
+                    self._rows, _Queued(turn, lengths[number], number, work), key=lambda queued: queued.turn
+                )
                 before += lengths[number]
             self._metrics.queued_rows.set(len(self._rows))
             self._changed.notify()
@@ -242,13 +229,13 @@ class RowQueue:
             raise work.error
         return work.answers
 
-    def tokens_of(self, ticket: Ticket) -> float:
-        """Return the number of tokens of a request still to compute, estimated before it is tokenized."""
-        return ticket.characters * self.tokens_per_character if ticket.tokens is None else ticket.tokens_left
-
     def _expected_wait(self, *tickets: Ticket) -> float:
         """Return the estimated seconds until all requests in progress, and these, are computed."""
-        return self._seconds_for(sum(map(self.tokens_of, (*self.requests, *tickets))))
+        tokens = 0.0
+        for each in (*self.requests, *tickets):
+            is_tokenized = each.tokens is not None
+            tokens += each.tokens_left if is_tokenized else each.characters * self.tokens_per_character
+        return self._seconds_for(tokens)
 
     def _seconds_for(self, tokens: float) -> float:
         """Return the estimated seconds to compute tokens; 0 if the speed was not measured recently."""
@@ -279,7 +266,7 @@ class RowQueue:
                     if self._closed:
                         return []
                     self._changed.wait()
-                until = time.monotonic() + self._batch_wait
+                until = time.monotonic() + self._settings.batch_wait
                 while self._are_more_coming() and (left := until - time.monotonic()) > 0:
                     self._changed.wait(left)
                 if self._drop_cancelled():
@@ -296,16 +283,21 @@ class RowQueue:
 
     def _are_more_coming(self) -> bool:
         """Return whether the next batch is not full, and requests are being tokenized."""
-        is_full = sum(queued.length for queued in self._rows) >= self._rows[0].work.budget
+        is_full = sum(queued.length for queued in self._rows) >= self._budget_of(self._rows[0].work)
         return not is_full and any(ticket.tokens is None for ticket in self.requests)
+
+    def _budget_of(self, work: Work) -> int:
+        """Return the maximum number of tokens per batch."""
+        return self._settings.batch_tokens or work.engine.batch_tokens
 
     def _take(self) -> list[_Queued]:
         """Remove the rows of the next batch from the queue."""
         first = self._rows[0]
         work, tokens = first.work, 0
+        budget = self._budget_of(work)
         near: list[_Queued] = []
         for queued in self._rows:
-            if tokens > _LOOK_AHEAD * work.budget:
+            if tokens > _LOOK_AHEAD * budget:
                 break
             if queued.work.engine is work.engine and queued.work.job.output == work.job.output:
                 near.append(queued)
@@ -316,7 +308,7 @@ class RowQueue:
         tokens = 0
         for queued in near:
             tokens += queued.length
-            if batch and tokens > work.budget:
+            if batch and tokens > budget:
                 break
             batch.append(queued)
         taken = set(map(id, batch))
@@ -325,12 +317,12 @@ class RowQueue:
 
     def _compute(self, batch: list[_Queued]) -> None:
         work = batch[0].work
-        rows = [queued.row for queued in batch]
-        reads = {id(queued.row): queued.work.job.read for queued in batch}
-        begin = time.monotonic()
+        rows = [queued.work.rows[queued.number] for queued in batch]
+        reads = {id(row): queued.work.job.read for row, queued in zip(rows, batch, strict=True)}
+        begin, budget = time.monotonic(), self._budget_of(work)
         try:
             scores = work.engine.run(
-                rows, output=work.job.output, read=lambda row: reads[id(row)](row), batch_tokens=work.budget
+                rows, output=work.job.output, read=lambda row: reads[id(row)](row), batch_tokens=budget
             )
         except Exception as error:
             requests = dict.fromkeys(queued.work for queued in batch)
@@ -340,13 +332,8 @@ class RowQueue:
             for request in requests:
                 self._compute([queued for queued in batch if queued.work is request])
             return
-        self._record(batch, time.monotonic() - begin)
-        for queued, row_scores in zip(batch, scores, strict=True):
-            queued.work.take(queued.number, row_scores)
-
-    def _record(self, batch: list[_Queued], seconds: float) -> None:
-        tokens = sum(queued.length for queued in batch)
-        if tokens >= _MIN_FILL * batch[0].work.budget:
+        seconds, tokens = time.monotonic() - begin, sum(queued.length for queued in batch)
+        if tokens >= _MIN_FILL * budget:
             weight = _SMOOTHING if self._seconds_for(tokens) else 1.0
             self._measured = time.monotonic()
             self.seconds_per_token += weight * (seconds / tokens - self.seconds_per_token)
@@ -354,8 +341,9 @@ class RowQueue:
         self._metrics.batch_tokens.observe(tokens)
         for ticket in {queued.work.ticket for queued in batch}:
             ticket.compute_seconds += seconds
-        for queued in batch:
+        for queued, row_scores in zip(batch, scores, strict=True):
             queued.work.ticket.tokens_left -= queued.length
+            queued.work.take(queued.number, row_scores)
 
 
 @dataclass(eq=False)
@@ -366,13 +354,7 @@ class QueuedEngine(Engine):
     """The engine that computes the rows."""
     queue: RowQueue
     ticket: Ticket
-    budget: int
-    """Maximum number of tokens per batch."""
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
         """Compute rows as `Engine.compute` does; the queue decides the sizes of batches."""
-        return self.queue.compute(Work(self.ticket, self.engine, rows, job, then, self.budget))
-
-    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """Yield the scores of all rows at once, as one batch."""
-        yield range(len(rows)), self.run(rows, output=job.output, read=job.read)
+        return self.queue.compute(Work(self.ticket, self.engine, rows, job, then))

@@ -83,26 +83,14 @@ def _log(scope: dict[str, Any], status: int, milliseconds: float, current: Curre
         return
     # The raw path is ASCII without spaces and without the query.
     method, path = scope["method"][:20], scope["raw_path"][:_MAX_PATH].decode("ascii", "replace")
-    details = {
-        "rows": current.rows,
-        "model": current.model,
-        "error": current.error,
-        "request_id": current.id,
-    }
-    details = {name: value for name, value in details.items() if value is not None}
-    text = " ".join([f"{name}={value}" for name, value in details.items()])
-    short = f"{method} {path} {status}"
-    fields = {
-        "message": short,
-        "method": method,
-        "path": path,
-        "status": status,
-        "milliseconds": round(milliseconds, 1),
-    }
-    line = f"{short} {milliseconds:.1f} ms {text}"
+    known = {"rows": current.rows, "model": current.model, "error": current.error, "request_id": current.id}
+    details = {name: value for name, value in known.items() if value is not None}
+    line = f"{method} {path} {status} {milliseconds:.1f} ms"
+    line += "".join(f" {name}={value}" for name, value in details.items())
     # `logger.info` would look for the calling line, which takes as long as the rest.
     record = logging.LogRecord(logger.name, logging.INFO, __file__, 0, line, None, None)
-    record.fields = fields | details
+    fields = {"method": method, "path": path, "status": status, "milliseconds": round(milliseconds, 1)}
+    record.fields = {"message": f"{method} {path} {status}"} | fields | details
     logger.handle(record)
 
 

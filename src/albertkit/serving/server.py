@@ -108,11 +108,11 @@ def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> Servin
 
 def _check_thread() -> None:
     """Raise ConfigError where signals cannot be handled."""
-    is_main, has_loop = threading.current_thread() is threading.main_thread(), False
+    where = None if threading.current_thread() is threading.main_thread() else "in a thread"
     with suppress(RuntimeError):
-        has_loop = bool(asyncio.get_running_loop())
-    if has_loop or not is_main:
-        where = "while an event loop runs, as in a notebook" if has_loop else "in a thread"
+        asyncio.get_running_loop()
+        where = "while an event loop runs, as in a notebook"
+    if where is not None:
         todo = "Run `albertkit serve` in a terminal."
         raise ConfigError(f"serve was called {where}. Expected the main thread. {todo}")
 
@@ -163,12 +163,11 @@ def listen(settings: ServingSettings) -> socket.socket:
 
 def read_key(settings: ServingSettings) -> str | None:
     """Return the key that requests must send, or None if they need no key."""
-    if settings.key_file is None and KEY_VARIABLE not in os.environ:
-        return None
-    if settings.key_file is None:
-        source, key = f"the environment variable {KEY_VARIABLE}", os.environ[KEY_VARIABLE]
-    else:
+    source, key = f"the environment variable {KEY_VARIABLE}", os.environ.get(KEY_VARIABLE)
+    if settings.key_file is not None:
         source, key = settings.key_file, read_text(Path(settings.key_file))
+    if key is None:
+        return None
     if len(key.split()) != 1:
         todo = f"To serve without a key, unset {KEY_VARIABLE} and key_file."
         raise ConfigError(
@@ -220,14 +219,10 @@ def free_memory() -> None:
     gc.freeze()
 
 
-def log_warnings() -> None:
-    """Log each warning as one line: the model, and no line of code, which is always a line of the server."""
-
-    def log(message: Warning | str, *_: object) -> None:
-        current = CURRENT.get(None)
-        logger.warning("%s", f"{current.model}: {message}" if current and current.model else message)
-
-    warnings.showwarning = log
+def log_warning(message: Warning | str, *_: object) -> None:
+    """Log a warning as one line: the model, and no line of code, which is always a line of the server."""
+    current = CURRENT.get(None)
+    logger.warning("%s", f"{current.model}: {message}" if current and current.model else message)
 
 
 def serve_here(
@@ -236,10 +231,7 @@ def serve_here(
     ready: Callable[[list[str]], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests in progress. SIGHUP reloads the models."""
-    # The server changes the filters and `showwarning`.
-    with ExitStack() as sockets, warnings.catch_warnings():
-        for each in listening:
-            sockets.enter_context(each)
+    with warnings.catch_warnings():  # the server changes the filters and `showwarning`
         key = read_key(settings)
         service = load_service(settings)
         server = make_server(service, key=key)
@@ -257,14 +249,15 @@ def serve_here(
                 signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
             )
         try:
-            log_warnings()
+            warnings.showwarning = log_warning
             for each in listening:
                 each.listen(BACKLOG)
             if ready is not None:
-                ready(service.describe())
+                ready([f"{name} ({', '.join(each.pipelines)})" for name, each in service.models.items()])
             server.run(sockets=[*listening])  # it handles SIGTERM and SIGINT while it runs
         finally:
-            sockets.close()
+            for each in listening:
+                each.close()
             service.close()
             gc.unfreeze()
             for number, handler in previous.items():
@@ -312,7 +305,7 @@ def _load_application(settings: ServingSettings, threads: int) -> Callable[..., 
     lines = ExitStack()
     lines.enter_context(lines_logged(settings.log_format))
     atexit.register(lines.close)
-    log_warnings()
+    warnings.showwarning = log_warning
     try:
         key = read_key(settings)
         service = load_service(settings)

@@ -18,12 +18,10 @@ from typing import Any
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
-from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError, short
 from albertkit.export.check import ANY_DROP, TEXTS, AccuracyDrop
 from albertkit.export.onnx import (
     MAX_DROP,
-    OnnxReport,
     check_int8_options,
     choose_architecture,
     export_onnx,
@@ -203,11 +201,24 @@ def export_web(
             measured = shared | columns
             if calibrate is not None:
                 measured |= {"calibrate": calibrate, "texts": TEXTS}
-            bound = MAX_DROP if max_drop is None else max_drop
-            drop = _write_int8(source, files / INT8_FILE, measured, notes, max_drop=bound)
+            rounded = export_onnx(source, files / INT8_FILE, int8=True, max_drop=ANY_DROP, **measured)
+            drop = rounded.accuracy_drop
+            assert drop is not None
+            if excess := drop.excess(MAX_DROP if max_drop is None else max_drop):
+                (files / INT8_FILE).unlink()
+                notes.append(f"{INT8_FILE} was not written. {excess}")
+            else:
+                notes += [f"{INT8_FILE}: {note}" for note in rounded.notes if note not in notes]
         # transformers.js needs other advice, which follows below.
         notes = [note for note in notes if note not in vectors_note(chosen, config)]
-        _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
+        has_int8 = (files / INT8_FILE).is_file()
+        written_config = exported_config(config, exact.architecture, exact.dtype)
+        written_config.extra.pop(_JS_CONFIG, None)  # it describes other files
+        if not has_int8:
+            written_config.extra[_JS_CONFIG] = {
+                "dtype": "fp32"
+            }  # by default, browsers look for the int8 file
+        written_config.save_pretrained(files)
         longest = config.max_position_embeddings
         if modules is not None:
             longest = min(longest, modules.max_length or longest)
@@ -226,13 +237,12 @@ def export_web(
                 title=title or TITLE,
                 samples=offered,
                 task=task,
-                model=INT8_FILE if (files / INT8_FILE).is_file() else EXACT_FILE,
+                model=INT8_FILE if has_int8 else EXACT_FILE,
                 libraries=libraries,
             )
         paths = [path for path in sorted(files.rglob("*")) if path.is_file()]
-        written = {path.relative_to(files).as_posix(): path for path in paths}
-        sizes = {file: path.stat().st_size for file, path in written.items()}
-        checksums = {file: file_sha256(path) for file, path in written.items()}
+        sizes = {path.relative_to(files).as_posix(): path.stat().st_size for path in paths}
+        checksums = {file: file_sha256(files / file) for file in sizes}
     assert exact.largest_difference is not None
     return WebReport(
         source=str(source),
@@ -246,21 +256,6 @@ def export_web(
         checksums=checksums,
         notes=notes,
     )
-
-
-def _write_int8(
-    source: str | Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
-) -> AccuracyDrop:
-    """Write the model in int8, and remove it again if the accuracy drops too much."""
-    report = export_onnx(source, file, int8=True, max_drop=ANY_DROP, **options)
-    drop = report.accuracy_drop
-    assert drop is not None
-    if excess := drop.excess(max_drop):
-        file.unlink()
-        notes.append(f"{INT8_FILE} was not written. {excess}")
-    else:
-        notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
-    return drop
 
 
 def _note_of_vectors(modules: SentenceModules) -> str:
@@ -292,14 +287,6 @@ def _not_in_browsers(modules: SentenceModules, *, on_page: bool = False) -> list
         f"the default prompt {modules.default_prompt_name!r}": on_page and has_default,
     }
     return [name for name, is_needed in steps.items() if is_needed]
-
-
-def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
-    config = exported_config(config, exact.architecture, exact.dtype)
-    config.extra.pop(_JS_CONFIG, None)  # it describes other files
-    if not has_int8:
-        config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # by default, browsers look for the int8 file
-    config.save_pretrained(folder)
 
 
 def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ def fetch_libraries() -> dict[str, bytes]:
     notices = []
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
-            files = _unpack(_download(package, Path(folder)), package)
+            with tarfile.open(_download(package, Path(folder))) as archive:
+                files = dict(_verified(archive, package))
             text = files.pop("LICENSE", b"").decode()
             notices.append(f"{package.name} {package.version}, {package.license}\n\n{text}".strip())
             contents |= files
@@ -108,24 +110,19 @@ def _download(package: Package, folder: Path) -> Path:
     return archives[0]
 
 
-def _unpack(archive: Path, package: Package) -> dict[str, bytes]:
-    """Return the needed files of an archive by name, after verifying their hashes."""
-    contents = {}
-    with tarfile.open(archive) as stream:
-        for path, expected in package.files.items():
-            try:
-                member = stream.extractfile(f"package/{path}")
-            except KeyError:
-                member = None
-            content = b"" if member is None else member.read()
-            actual = hashlib.sha256(content).hexdigest()
-            if actual != expected:
-                file = f"{path} of {package.name} {package.version}"
-                raise DataError(f"{file} has the SHA-256 {actual}. Expected {expected}. Clear npm's cache.")
-            name = Path(path)
-            if name.suffix == ".js" and package.exports:
-                name = name.with_suffix(".mjs")
-                names = ", ".join(package.exports)
-                content = _MODULE.format(script=content.decode(), names=names).encode()
-            contents[name.name] = content
-    return contents
+def _verified(archive: tarfile.TarFile, package: Package) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each file that is needed, after verifying its hash."""
+    present = archive.getnames()
+    for path, expected in package.files.items():
+        member = archive.extractfile(f"package/{path}") if f"package/{path}" in present else None
+        content = b"" if member is None else member.read()
+        actual = hashlib.sha256(content).hexdigest()
+        if actual != expected:
+            file = f"{path} of {package.name} {package.version}"
+            raise DataError(f"{file} has the SHA-256 {actual}. Expected {expected}. Clear npm's cache.")
+        name = Path(path).name
+        if name.endswith(".js") and package.exports:
+            name = f"{name.removesuffix('.js')}.mjs"
+            script, names = content.decode(), ", ".join(package.exports)
+            content = _MODULE.format(script=script, names=names).encode()
+        yield name, content

@@ -88,13 +88,9 @@ def write_page(
     """Write the page into the folder of an exported model."""
     packages = ("web", "serving", "inspection")
     web, serving, inspection = (files("albertkit") / package / "html" for package in packages)
-    sources = [*web.iterdir(), *(serving / file for file in _PLAYGROUND)]
-    sources += [inspection / file for file in SHARED]
-    contents = {
-        f"{FOLDER}/{source.name}": source.read_bytes()
-        for source in sources
-        if source.name not in (INDEX, SERVICE_WORKER)
-    }
+    sources = [file for file in web.iterdir() if file.name not in (INDEX, SERVICE_WORKER)]
+    sources += [*(serving / file for file in _PLAYGROUND), *(inspection / file for file in SHARED)]
+    contents = {f"{FOLDER}/{source.name}": source.read_bytes() for source in sources}
     contents |= {f"{FOLDER}/library/{file}": content for file, content in libraries.items()}
     playground = (serving / "playground.html").read_text(encoding="utf-8")
     panels = {panel[1]: panel[0] for panel in _PANEL.finditer(playground)}
@@ -106,12 +102,20 @@ def write_page(
     }
     compressed, entries = {}, []
     for file, content in downloads.items():
-        suffix, packed = _compressed(content)
+        # Browsers decompress gzip themselves. xz needs a library and three times as long, so it is used where
+        # it saves a tenth at least: 39% of the WebAssembly and 33% of tokenizer.json, but nothing of the
+        # weights.
+        gz = gzip.compress(content, 9, mtime=0)
+        xz = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+        suffix, packed = (".xz", xz) if len(xz) < 0.9 * len(gz) else (".gz", gz)
         path = f"{'library' if file == _WASM else 'model'}/{file}{suffix}"
         compressed[f"{FOLDER}/{path}"] = packed
         sizes = {"bytes": len(packed), "size": len(content)}
         entries.append({"name": file, "path": path, **sizes, "sha256": hashlib.sha256(content).hexdigest()})
-    version = _version(contents | compressed, name, task, json_text(samples))
+    digest = hashlib.sha256("\n".join((name, task, json_text(samples))).encode())
+    for path, content in sorted((contents | compressed).items()):
+        digest.update(f"{path} {len(content)}\n".encode() + content)
+    version = digest.hexdigest()[:16]  # browsers delete their copies of other versions
     about = {"name": name, "task": task, "samples": samples, "version": version, "downloads": entries}
     contents[f"{FOLDER}/files.json"] = (json_text(about, indent=2, ensure_ascii=False) + "\n").encode()
     kept = ["./", *sorted(path for path in contents if not path.endswith(".txt"))]
@@ -122,26 +126,7 @@ def write_page(
         (folder / path).write_bytes(content)
 
 
-def _compressed(content: bytes) -> tuple[str, bytes]:
-    """Return the suffix and the content of a compressed file.
-
-    Browsers decompress gzip themselves. xz needs a library and three times as long, so it is used where it
-    saves a tenth at least: 39% of the WebAssembly and 33% of tokenizer.json, but nothing of the weights.
-    """
-    gz = gzip.compress(content, 9, mtime=0)
-    xz = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-    return (".xz", xz) if len(xz) < 0.9 * len(gz) else (".gz", gz)
-
-
 def _filled(template: Traversable, values: dict[str, str]) -> bytes:
     """Return the content of a template with each `{{name}}` replaced by its value."""
     text = template.read_text(encoding="utf-8")
     return re.sub(r"\{\{([\w-]+)\}\}", lambda mark: values[mark[1]], text).encode()
-
-
-def _version(contents: dict[str, bytes], *others: str) -> str:
-    """Return a name for this content. Browsers delete their copies of other versions."""
-    digest = hashlib.sha256("\n".join(others).encode())
-    for path, content in sorted(contents.items()):
-        digest.update(f"{path} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:16]
