@@ -215,30 +215,6 @@ def test_errors_have_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     assert_one_line_error(result, "trained for text-classification", "not for multiple-choice")
 
 
-def test_labels_are_described(folder: Path, tmp_path: Path, run: Run) -> None:
-    """Check several labels in a cell without a separator, numbers, and more labels than fit into a line."""
-    lines = {
-        "marks": [("old;lost", "a"), ("new", "b")],
-        "numbers": [("0.5", "a"), ("1.5", "b")],
-        "many": [(f"kind{number:02d}", "a") for number in [0, *range(21)]],
-    }
-    said = {}
-    for name, rows in lines.items():
-        file = tmp_path / f"{name}.csv"
-        file.write_text("\n".join(["label,text", *(f"{label},{text}" for label, text in rows)]) + "\n")
-        said[name] = run(
-            "finetune", "text-classification", "--train", file, "--validation", file, "--steps", "1",
-            "--model", folder / "model", "--output", tmp_path / name, "--device", "cpu",
-        ).errors  # fmt: skip
-    assert "2 labels (single label classification): new 1, old;lost 1\n" in said["marks"]
-    assert (
-        "some labels contain ';'. If it separates several labels, use --label-separator ';'." in said["marks"]
-    )
-    assert "labels are numbers (regression): 0.5 to 1.5" in said["numbers"]
-    assert "kind19 1, ...\n" in said["many"]
-    assert "kind20" not in said["many"]
-
-
 def test_help_shows_defaults(run: Run) -> None:
     """`finetune` shows numbers. `evaluate` and `predict` use the settings of the fine-tuning."""
     verbs = ("finetune", "evaluate", "predict")

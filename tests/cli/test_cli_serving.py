@@ -107,8 +107,8 @@ def test_settings_of_the_environment_and_a_second_port(workers: str) -> None:
     variables = {f"ALBERTKIT_SERVE_{name}": value for name, value in environment.items()}
     with started(**variables) as (process, server):
         assert process.stderr is not None
-        assert process.stderr.readline() == (
-            "warning: ALBERTKIT_SERVE_MAX_ITEM is not a setting of serve. "
+        assert process.stderr.readline().endswith(
+            " warning: ALBERTKIT_SERVE_MAX_ITEM is not a setting of serve. "
             "Did you mean 'ALBERTKIT_SERVE_MAX_ITEMS'?\n"
         )
         line = process.stderr.readline()
@@ -138,9 +138,11 @@ def test_settings_of_the_environment_and_a_second_port(workers: str) -> None:
 
 def test_a_log_in_json_has_only_json() -> None:
     command = [sys.executable, "-m", "albertkit", "serve", "--log-format", "json", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, env=os.environ | {"ALBERTKIT_SERVE_PRT": "1"}) as process:
         assert process.stderr is not None
-        first = json.loads(process.stderr.readline())
+        warning, first = (json.loads(process.stderr.readline()) for _ in range(2))
+        assert (warning["level"], warning["message"][:19]) == ("warning", "ALBERTKIT_SERVE_PRT")
         found = re.fullmatch(r"serving bundled \(.*\) on http://127.0.0.1:(\d+)", first["message"])
         assert found, first
         server = Running(None, int(found[1]))  # type: ignore[arg-type]
@@ -239,6 +241,11 @@ def test_several_processes_share_a_socket_and_are_replaced() -> None:
         for one in first:
             os.kill(one, signal.SIGKILL)
         wait_for(lambda: len(serving()) == 2 and not serving() & first)
+        assert process.stderr is not None
+        logged = {f"Child process [{one}] died" for one in first}
+        while logged:
+            line = process.stderr.readline()
+            logged = {one for one in logged if one not in line}
         wait_for(lambda: server.ask("/v1/order", ORDER).status == 200)
         wait_for(lambda: server.figure("albertkit_requests_in_progress") == 0, seconds=30)
         second = serving()

@@ -12,12 +12,12 @@ import torch
 from engine_rows import OUTPUTS, WHOLE_TEXT, assert_equal, rows_of
 from modeling_twins import HEADS, make
 
-from albertkit.checkpoints.arrays import map_safetensors, place_in_file
+from albertkit.checkpoints.arrays import place_in_file
 from albertkit.engines import light_model, onnx
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.engine import Row, every_token, first_token
+from albertkit.engines.engine import every_token, first_token
 from albertkit.engines.light_model import LightModel, class_names
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError
 from albertkit.modeling import auto
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -89,22 +89,6 @@ class TestAnswers:
         light.save_pretrained(tmp_path / "saved")
         assert_equal(model, rows_of([9]), engine=make_engine(load(tmp_path / "saved", MASKED)), atol=1e-5)
 
-    def test_of_int8_and_of_copies(self, folders):
-        engine = make_engine(load(folders[MASKED], MASKED), "onnx-int8")
-        expected = engine.run(rows_of([5, 9]))
-        for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
-            np.testing.assert_array_equal(other.run(rows_of([5, 9])), expected)
-
-    def test_wrong_rows_are_an_error(self, folders):
-        engine = make_engine(load(folders[MASKED], MASKED))
-        for row, message in (
-            (Row(input_ids=[60], token_type_ids=[0], example=0), "row 1 has 60 among its input_ids"),
-            (Row(input_ids=[5], token_type_ids=[2], example=0), "row 1 has 2 among its token_type_ids"),
-            (Row(input_ids=[5] * 25, token_type_ids=[0] * 25, example=0), "row 1 has 25 tokens"),
-        ):
-            with pytest.raises(DataError, match=message):
-                engine.run([*rows_of([3]), row])
-
 
 class TestWeights:
     def test_are_left_in_the_file(self, folders, monkeypatch):
@@ -157,12 +141,6 @@ class TestWeights:
         other.save_pretrained(tmp_path / "model")
         expected = make_engine(load(folders[head], head)).run(rows, output="order")
         np.testing.assert_array_equal(engine.run(rows, output="order"), expected)
-
-    def test_a_place_is_that_of_a_mapped_array_only(self, folders):
-        array = map_safetensors(folders[MASKED] / "model.safetensors")["predictions.dense.weight"]
-        assert place_in_file(array) is not None
-        for other in (array.copy(), array[:, ::2], array.T, torch.from_numpy(array).numpy()):
-            assert place_in_file(other) is None
 
     @pytest.mark.parametrize("change", ["deleted", "replaced"])
     def test_a_changed_file_does_not_change_the_weights(self, folders, tmp_path, change):

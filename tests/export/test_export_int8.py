@@ -21,7 +21,7 @@ from albertkit.engines.choosing import load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError
-from albertkit.export.check import TEXTS, AccuracyDrop, labeled_task, measure_agreement, open_session
+from albertkit.export.check import TEXTS, labeled_task, measure_agreement, open_session
 from albertkit.export.onnx import export_onnx
 from albertkit.modeling import auto
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -187,13 +187,6 @@ def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
     assert drop is not None
     assert any(f"{drop.examples} predictions" in note for note in report.notes)
     assert drop.rounded * drop.examples == pytest.approx(100 * round(drop.rounded * drop.examples / 100))
-
-
-def test_not_a_number_is_too_large_a_loss() -> None:
-    excess = AccuracyDrop("accuracy", 90.0, float("nan"), 3).excess(0.5)
-    assert excess is not None
-    assert "cannot be computed: the accuracy is 90.00 in float32 and nan in int8, on 3 examples" in excess
-    assert "larger drop" not in excess
 
 
 def test_which_files_have_labels() -> None:

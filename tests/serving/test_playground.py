@@ -15,7 +15,6 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
 
-from command_line import assert_one_line_error
 from playground_fixtures import (  # noqa: F401
     KEY,
     folders_fixture,
@@ -167,7 +166,3 @@ class TestCommand:
         finally:
             process.kill()
             process.communicate()
-
-    def test_errors_have_one_line(self, run, tmp_path: Path) -> None:
-        assert_one_line_error(run("playground", "--model", tmp_path / "none", "--no-browser"), "none")
-        assert_one_line_error(run("playground", "--port", "70000"), "port is 70000")

@@ -177,6 +177,8 @@ class TestCors:
         assert "POST" in asked.headers["Access-Control-Allow-Methods"]
         assert "authorization" in asked.headers["Access-Control-Allow-Headers"]
         assert asked.headers["X-Request-ID"]
+        counts = server.ask("/metrics", headers={"Authorization": "Bearer secret"}).content.decode()
+        assert 'route="/v1/embeddings",status="200"' not in counts  # the question of a browser is no request
         sent = {"Origin": PAGE, "Content-Type": "application/json", "Authorization": "Bearer secret"}
         for headers, status in ((sent, 200), (sent | {"Authorization": "Bearer wrong"}, 401)):
             reply = server.ask("/v1/embeddings", {"input": "a"}, headers=headers)

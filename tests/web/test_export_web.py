@@ -115,13 +115,6 @@ def test_a_config_that_contradicts_the_published_model_is_noted(hub: Hub, save, 
     assert note.startswith("the files of albert/albert-base-v2 contradict the published model: ")
 
 
-def test_the_note_on_a_class_that_transformers_js_lacks_names_the_outputs(save, tmp_path: Path) -> None:
-    folder = save("AlbertForPreTraining")
-    report = export_web(folder, tmp_path / "web", architecture="AlbertForPreTraining", int8=False)
-    (note,) = report.notes
-    assert note.endswith("AutoModel. The names of its outputs: prediction_logits, sop_logits.")
-
-
 def test_python_loads_the_exported_tokenizer(save, tmp_path: Path) -> None:
     folder = save("AlbertModel")
     export_web(folder, tmp_path / "web", int8=False)

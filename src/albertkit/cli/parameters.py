@@ -237,12 +237,10 @@ def _evaluated(node: Any) -> Any:
 
 
 def _type_of(hint: Any) -> tuple[Any, type | None]:
-    """Return the type of a flag's value, and the type of its parts if commas separate them.
+    """Return the type of a flag's value, None if it cannot be typed; and the type of parts between commas.
 
-    The parts are a dict for a flag that is a number, or NAME=NUMBER several times.
-
-    An option that accepts a bool is a switch, whatever else it accepts in Python. The type is None if the
-    value cannot be typed.
+    The parts are a dict for a flag that is a number, or NAME=NUMBER several times. An option that accepts a
+    bool is a switch, whatever else it accepts in Python.
     """
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     members = [*typing.get_args(hint)] if is_union else [hint]

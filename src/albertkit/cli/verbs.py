@@ -178,10 +178,16 @@ def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> 
 
 def _serve(*, browser: bool | None = None, **given: Any) -> None:
     """Serve until a signal ends the process; `browser` is None for `serve`."""
+    from albertkit.serving.request_log import lines_logged
     from albertkit.serving.server import serve
 
     if browser is None:
-        _warn_of_unknown_variables()
+        flags = COMMANDS["serve"].flags()
+        known = {flag.variable: flag.option for flag in flags if flag.variable} | {KEY_VARIABLE: "the key"}
+        with lines_logged(given.get("log_format", "text")):
+            for name in sorted(os.environ):
+                if name.startswith(PREFIX) and name not in known:
+                    logger.warning("%s is not a setting of serve. %s", name, suggestion(name, known))
 
     def announce(address: str, names: list[str]) -> None:
         page = f"{address}/playground"
@@ -199,14 +205,6 @@ def _serve(*, browser: bool | None = None, **given: Any) -> None:
 
     # Everything that a server with a JSON log prints is JSON.
     serve(**given, ready=None if given.get("log_format") == "json" else announce)
-
-
-def _warn_of_unknown_variables() -> None:
-    flags = COMMANDS["serve"].flags()
-    known = {flag.variable: flag.option for flag in flags if flag.variable} | {KEY_VARIABLE: "the key"}
-    for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in known:
-            logger.warning("%s is not a setting of serve. %s", name, suggestion(name, known))
 
 
 def _open_browser(address: str) -> None:

@@ -115,11 +115,7 @@ def load_complete_model(
 ) -> Model:
     """Return a model whose head has all its weights. Warn about tensors that the model does not use.
 
-    Args:
-        name: As for `load_model`.
-        architecture: As for `load_model`.
-        task: The task for error messages; None for the task of the class.
-        options: Other options of `load_model`.
+    `task` is for error messages, by default the task of the class. For the other arguments see `load_model`.
     """
     model, report = load_model(name, architecture, **options)
     # Feature extraction does not need the pooler, which some checkpoints lack.

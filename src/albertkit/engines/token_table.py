@@ -23,12 +23,7 @@ def mixes_no_tokens(config: AlbertConfig, weights: Mapping[str, Any], prefix: st
 
     The probabilities of attention sum to 1. So if the values of all tokens are their bias, or if the output
     projection is 0, attention adds the same vector to all tokens. All other parts of a layer compute each
-    token alone.
-
-    Args:
-        config: The config of the model.
-        weights: NumPy arrays or PyTorch tensors by their names in the state dict.
-        prefix: The prefix of the encoder's tensors.
+    token alone. `weights` are NumPy arrays or PyTorch tensors; `prefix` is that of the encoder's tensors.
     """
 
     def is_zero(name: str) -> bool:

@@ -132,10 +132,7 @@ def compare(
     optional_inputs: bool,
     compute: str,
 ) -> tuple[float, list[tuple[int, ...]]]:
-    """Compare a file in ONNX Runtime with its model.
-
-    The model is computed in float32, and again in float64 if that is needed to distinguish rounding from a
-    difference. `compute` is the data type of the file's computation.
+    """Compare a file in ONNX Runtime with its model. `compute` is the data type of the file's computation.
 
     Returns:
         The largest difference of any output, without the scores of padding, and the shapes of the batches.

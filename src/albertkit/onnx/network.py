@@ -182,15 +182,8 @@ def build_padded(
 ) -> tuple[Any, int]:
     """Build the graph of a file, which computes the outputs of a model class for padded batches.
 
-    Args:
-        architecture: the name of a model class.
-        config: the config of the model.
-        weights: the tensors of the model by their names in the state dict. Without a pooler, `AlbertModel`
-            has no `pooler_output`.
-        opset: version of the ONNX operators.
-        compute: data type of the computation, float32 or float16.
-        int8: whether to multiply the layers' matrices as integers. Needs float32.
-        optional_inputs: whether `attention_mask` and `token_type_ids` are optional.
+    Without the weights of a pooler, `AlbertModel` has no `pooler_output`. `compute` is the data type of the
+    computation. With `int8`, which needs float32, the layers' matrices are multiplied as integers.
 
     Returns:
         The `ModelProto`, and the number of bytes of its weights.
@@ -345,10 +338,7 @@ def build_rows(
 def build_head(
     architecture: str, config: AlbertConfig, weights: Mapping[str, np.ndarray], output: Output
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """Build the graph of a head, which computes `scores` (Q, K) from `states` (Q, H).
-
-    For the other arguments, the result and the errors see `build_rows`; `output` is an output of the class.
-    """
+    """Build the graph of a head, which computes `scores` (Q, K) from `states` (Q, H); see `build_rows`."""
     graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), flat=True)
     network = Network(graph, architecture, config)
     graph.scope = "head/"

@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import json
 import logging
+import re
 import threading
 import time
 import traceback
@@ -379,6 +380,11 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
         if isinstance(error, fastapi.exceptions.RequestValidationError):
             CURRENT.get().model = _model_of(service, path, error.body)
         if isinstance(error, invalid):
+            kind = request.headers.get("content-type", "")
+            if request.method == "POST" and not re.match(r"application/([\w.-]+\+)?json\b", kind):
+                expected = "Expected Content-Type: application/json."
+                message = f"the Content-Type of the request is {short(kind)}. {expected}"
+                return ApiError(422, "invalid", message, param="Content-Type").response(path)
             return _invalid_request(error.errors()).response(path)
         if isinstance(error, HTTPError):
             kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}

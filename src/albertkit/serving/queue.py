@@ -1,16 +1,11 @@
 """The requests in progress, and batches of their rows: one queue, and one thread that computes.
 
-A request is rejected if too many are in progress, or if they take too long for its deadline.
-
-The pipeline of a request runs in a thread of its own. Its engine is a `QueuedEngine`, which waits while the
-rows are in the queue. When a batch is computed, the next batch is made from the rows in the queue.
+A request is rejected if too many are in progress, or if they take too long for its deadline. Its pipeline
+runs in a thread of its own, with a `QueuedEngine`, which waits while the rows are in the queue.
 
 The order is fair. A row's turn is the time of its arrival, plus the time that earlier rows of the same
 request take, so a large request does not delay small ones. A batch combines the next row with rows of
-similar length whose turn is near.
-
-A request cannot make another one fail: rows of cancelled requests leave the queue, and a batch that raises is
-computed again, request by request.
+similar length whose turn is near. A batch that raises is computed again, request by request.
 """
 
 import threading

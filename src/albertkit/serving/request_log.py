@@ -69,9 +69,14 @@ class RequestLog:
         try:
             await self.application(scope, receive, send_with_id)
         finally:
+            # A browser asks for permission before the request of a page from another origin.
+            is_question = scope["method"] == "OPTIONS" and any(
+                name == b"access-control-request-method" for name, _ in scope["headers"]
+            )
             routes = (route for route in self.routes if isinstance(route, Route))
             matching = (route.path_format for route in routes if route.path_regex.match(scope["path"]))
-            self.metrics.requests.labels(next(matching, "other"), str(status)).inc()
+            if not is_question:
+                self.metrics.requests.labels(next(matching, "other"), str(status)).inc()
             if current.error is not None:
                 self.metrics.errors.labels(current.error, str(status), current.model or "").inc()
             if status >= 400 or scope["path"] not in OPERATIONS:

@@ -286,6 +286,7 @@ def _serve_in_processes(
                 each.listen(BACKLOG)  # connections wait until a worker has loaded the models
             ready([f"{name} ({settings.workers} processes)" for name in settings.models])
             supervisor = Multiprocess(uvicorn_config(load, settings, factory=True, **options), [*listening])
+            logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # it logs the workers that died
             supervisor.run()
     finally:
         os.environ.pop(FOLDER_VARIABLE, None)

@@ -66,11 +66,13 @@ def read_samples(samples: Any, task: str) -> list[dict[str, str]]:
         required = fields[:1] if fields[-1] == "text_pair" else fields
         texts = {name: sample.get(name) for name in fields if sample.get(name) or name in required}
         wrong = [name for name, text in texts.items() if not isinstance(text, str) or not text.strip()]
+        where = f"{inputs.name or 'samples'}, {inputs.kind} {number}"
         if wrong or sample.keys() - {*fields}:
-            where = f"{inputs.name or 'samples'}, {inputs.kind} {number}"
             raise DataError(
                 f"{where}: {short(given)}. Expected {' and '.join(required)} with a text in each."
             )
+        if task == "fill-mask" and "[MASK]" not in str(texts["text"]):
+            raise DataError(f"{where}: {short(given)}. Expected a text with [MASK].")
         read.append(texts)
     return read
 
