@@ -186,7 +186,7 @@ def test_title_and_samples_of_the_page(npm, model, run: Run, tmp_path: Path) -> 
     ("head", "samples", "expected"),
     [
         ("AlbertForMaskedLM", ["A [MASK].", ""], r"samples, input 1: ''\. Expected text with a text in each"),
-        ("AlbertForMaskedLM", ["A [MASK].", "A fox."], r"samples, input 2: 'A fox\.'.*a text with \[MASK\]"),
+        ("AlbertForMaskedLM", ["A [MASK].", "A fox."], r"samples, input 1: 'A fox\.'.*a text with \[MASK\]"),
         ("AlbertForQuestionAnswering", ["who?"], "Expected question and context with a text in each"),
         ("AlbertModel", [{"text": "A fox.", "other": "x"}], "Expected text with"),
     ],
