@@ -48,26 +48,6 @@ def test_every_published_model_under_both_its_names() -> None:
         assert find(other) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "heads", "layers", "hidden", "dropout"),
-    [
-        ("albert-base-v1", 12, 12, 768, 0.1),
-        ("albert-xlarge-v1", 16, 24, 2048, 0.1),
-        ("albert-xxlarge-v1", 64, 12, 4096, 0),
-        ("albert-large-v2", 16, 24, 1024, 0),
-        ("albert-xxlarge-v2", 64, 12, 4096, 0),
-    ],
-)
-def test_the_settings_of_published_models(
-    name: str, heads: int, layers: int, hidden: int, dropout: float
-) -> None:
-    config = CHECKPOINTS[name].config
-    assert (config["num_attention_heads"], config["num_hidden_layers"]) == (heads, layers)
-    assert (config["hidden_size"], config["intermediate_size"]) == (hidden, 4 * hidden)
-    assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == dropout
-    assert (config["vocab_size"], config["embedding_size"], config["hidden_act"]) == (30000, 128, "gelu_new")
-
-
 def test_the_published_vocabulary_has_its_hash(shared: Path) -> None:
     content = (shared / "data" / "spiece.model").read_bytes()
     assert hashlib.sha256(content).hexdigest() == FILE_SHA256["spiece.model"]

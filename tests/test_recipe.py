@@ -71,6 +71,8 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             r"\[model\]: unknown setting 'hiden_size'\. Did you mean 'hidden_size'",
         ),
         ({"training": {"steps": 1, "learning_rate": -1.0}}, "learning_rate must be more than 0, not -1"),
+        ({"training": {"steps": 1, "weight_decay": math.nan}}, "weight_decay must be 0 or more, not nan"),
+        ({"examples": {"masked_lm_probability": 1.5}}, "masked_lm_probability must be between 0 and 1"),
         ({"training": {"steps": 1, "learning_rate": math.nan}}, "learning_rate must be more than 0, not nan"),
         ({"training": {"steps": 1, "learning_rate": math.inf}}, "learning_rate must be finite, not inf"),
         ({"training": {"steps": 1, "seed": 2**64}}, r"seed must be between 0 and 2\*\*64 - 1, not 18446"),
@@ -109,7 +111,7 @@ def test_none_overrides_a_recipe(tmp_path: Path) -> None:
     given = {"evaluate_every": None, "max_length": None}
     found = settings_from(FinetuningSettings, recipe, given)
     assert (found.evaluate_every, found.steps, found.task.max_length) == (None, 9, None)
-    assert settings_from(FinetuningSettings, found, {"steps": None}).steps is None
+    assert settings_from(FinetuningSettings, found, {"steps": None, "max_minutes": math.inf}).steps is None
     with pytest.raises(ConfigError, match=r"settings: warmup is None\. Expected float\."):
         settings_from(FinetuningSettings, None, {"warmup": None})
 
@@ -118,9 +120,7 @@ def test_none_overrides_a_recipe(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ({"steps": "50"}, r"settings \[training\]: steps is '50'\. Expected int \| None"),
-        ({"optimizer": "sgd"}, r"settings \[training\]: optimizer is 'sgd'"),
         ({"masked_lm": "no"}, r"settings \[examples\]: masked_lm is 'no'\. Expected bool\."),
-        ({"max_minutes": "3"}, r"max_minutes is '3'\. Expected float\."),
         ({"evaluation_sequences": 10**400, "max_minutes": 10**400}, "is too large: it has 401 digits"),
     ],
 )
@@ -133,22 +133,6 @@ def test_values_that_override_settings_are_checked(given: dict[str, Any], messag
 def test_a_recipe_of_another_type_is_an_error(recipe: Any) -> None:
     with pytest.raises(ConfigError, match=r"recipe is .*\. Expected a file, a mapping or FinetuningSettings"):
         settings_from(FinetuningSettings, recipe, {})
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"log_every": 0}, "log_every must be 1 or more, not 0"),
-        ({"early_stopping": -1}, "early_stopping must be 0 or more, not -1"),
-        ({"weight_decay": math.nan}, "weight_decay must be 0 or more, not nan"),
-        ({"dropout": 1.5}, "dropout must be between 0 and 1, not 1.5"),
-        ({"warmup": 1.0}, "warmup is 1, which is the whole run"),
-    ],
-)
-def test_limits_are_checked_before_data_is_read(setting: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        FinetuningSettings(**setting)
-    assert FinetuningSettings(max_minutes=math.inf, steps=None).max_minutes == math.inf
 
 
 def test_unreadable_recipes(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class ProgressBar:
 
     def _start(self) -> None:
         self._is_started = True
-        consoles = (one.console for one in logger.handlers if isinstance(one, LineHandler))
+        consoles = (handler.console for handler in logger.handlers if isinstance(handler, LineHandler))
         console = next(consoles, None) or _stderr()
         if console.is_terminal:
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -106,22 +106,18 @@ class ProgressBar:
             return
         if not self._is_started:
             self._start()
-        if self._bar and now - self._shown_at >= 0.1:
+        interval = 0.1 if self._bar else 0.2 if self._display else self.SECONDS
+        if now - self._shown_at < interval:
+            return
+        self._shown_at = now
+        if self._bar:
             known = None if total is None else 1.0
             self._bar.update(self._bar.task_ids[0], description=text, completed=share, total=known)
-            self._shown_at = now
-        elif self._display and now - self._shown_at >= 0.2:
+        elif self._display:
             bar = ("#" * round(30 * share)).ljust(30, ".")
             self._display.update({"text/plain": f"{bar} {share:4.0%}  {text}"}, raw=True)
-            self._shown_at = now
-        elif (
-            not (self._bar or self._display)
-            and self._lines
-            and share < 1
-            and now - self._shown_at >= self.SECONDS
-        ):
+        elif self._lines and share < 1:
             logger.info("%s", text)
-            self._shown_at = now
 
 
 def _stderr() -> "Console":

@@ -124,27 +124,25 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
         settled: Names of values that the caller has set on purpose, which are not compared.
     """
     checkpoint = find(name)
-    if checkpoint is None:
-        return ""
+    expected = {**checkpoint.config, **_EXPECTED} if checkpoint else {}
     different = {
         key: value
-        for key, value in {**checkpoint.config, **_EXPECTED}.items()
+        for key, value in expected.items()
         if key in values and key not in settled and _SAME.get(values[key], values[key]) != value
     }
     if not different:
         return ""
-    parts = "; ".join(
-        f"{key} is {values[key]!r}, but the model was trained with {value!r}"
-        for key, value in different.items()
-    )
+    parts = [
+        f"{key} is {values[key]!r}, but the model was trained with {different[key]!r}" for key in different
+    ]
     # Sizes follow from the tensors. The other values are arguments, and they change the results.
-    arguments = ", ".join(
+    arguments = [
         f"{key}={value!r}"
         for key, value in different.items()
         if key.isidentifier() and key not in _SEEN_IN_TENSORS
-    )
-    fix = f". To use the published values, pass {arguments}" if arguments else ""
-    return f"the files of {name} contradict the published model: {parts}{fix}"
+    ]
+    fix = f". To use the published values, pass {', '.join(arguments)}" if arguments else ""
+    return f"the files of {name} contradict the published model: {'; '.join(parts)}{fix}"
 
 
 def warn_of_contradictions(

@@ -192,6 +192,11 @@ def test_roles_of_tokens_that_are_not_in_the_vocabulary(cls, files, tmp_path: Pa
     )
     assert tokenizer.tokenize("a[NEW]")[-1] == "[NEW]"
     assert tokenizer.sep_token_id == 3
+    assert tokenizer(["a", "a b"], padding=True)["input_ids"][0][-1] == tokenizer.pad_token_id
+    tokenizer.save_pretrained(tmp_path)
+    assert cls.from_pretrained(tmp_path).pad_token_id == tokenizer.vocab_size + 1
+    with pytest.raises(TokenizerError, match="padd_token"):
+        tokenizer.add_special_tokens({"padd_token": "x"})
 
 
 @classes
@@ -229,17 +234,6 @@ def test_the_leftmost_longest_token_matches(added: list[str], text: str) -> None
         expected += [longest] if longest else []
         position += len(longest) or 1
     assert found == expected
-
-
-def test_other_threads_never_see_a_part_of_the_added_tokens() -> None:
-    """Another thread may run between any two steps, so the attribute is set only when it is complete."""
-    tokens = SpecialTokens(size=5, ignore_case=True, token_to_id=lambda _: None)
-    seen = []
-    tokens._fold = lambda text: seen.append(vars(tokens)["_words"]) or text.lower()
-    for number, token in enumerate(("Kiwistan", "Brillig")):
-        tokens.add(token, added_id=5 + number)
-    assert tokens.words == {"kiwistan": "Kiwistan", "brillig": "Brillig"}
-    assert seen == [None, None]
 
 
 @classes

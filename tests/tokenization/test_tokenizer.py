@@ -4,16 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tokenizer_files import SHORT
 
 from albertkit.errors import TokenizerError
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizerFast
 
 pytestmark = pytest.mark.light
-
-BOTH = [AlbertTokenizer, AlbertTokenizerFast]
-
 
 # ---- ids ----
 
@@ -93,18 +89,6 @@ def test_special_tokens_are_plain_text_on_request(tiny: TokenizerBase, tiny_voca
     assert plain.encode(text, parse_special_tokens="mask") == tiny.encode(text)
 
 
-def test_roles(tiny: TokenizerBase) -> None:
-    assert (tiny.pad_token, tiny.unk_token, tiny.cls_token) == ("<pad>", "<unk>", "[CLS]")
-    assert (tiny.sep_token, tiny.mask_token, tiny.bos_token, tiny.eos_token) == (
-        *("[SEP]", "[MASK]", "[CLS]", "[SEP]"),
-    )
-    assert [tiny.pad_token_id, tiny.unk_token_id, tiny.cls_token_id, tiny.sep_token_id] == [0, 1, 2, 3]
-    assert (tiny.mask_token_id, tiny.bos_token_id, tiny.eos_token_id) == (4, 2, 3)
-    assert tiny.all_special_tokens == ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"]
-    assert tiny.all_special_ids == [2, 3, 1, 0, 4]
-    assert tiny.special_tokens_map["mask_token"] == "[MASK]"
-
-
 # ---- decoding ----
 
 
@@ -168,25 +152,11 @@ def test_added_tokens(tiny: TokenizerBase, tiny_vocabulary: Path, tmp_path: Path
     longer = type(tiny)(tiny_vocabulary, added_tokens={"ab": 500, "abc": 501})
     assert longer.encode("abcab", add_special_tokens=False) == [501, 500]  # the longest match
 
-    for cls in BOTH:
-        grown.save_pretrained(tmp_path)
-        again = cls.from_pretrained(tmp_path)
+    grown.save_pretrained(tmp_path)
+    for again in (
+        type(tiny).from_pretrained(tmp_path),
+        AlbertTokenizerFast(tokenizer_file=tmp_path / "tokenizer.json"),
+    ):
         assert again.get_added_vocab() == grown.get_added_vocab()
         assert again.additional_special_tokens == ["<e1>", "</e1>"]
         assert again.encode("<e1>COVID-19</e1> and a fox trot", add_special_tokens=False) == ids
-    alone = AlbertTokenizerFast(tokenizer_file=tmp_path / "tokenizer.json")
-    assert alone.encode("<e1>COVID-19</e1> and a fox trot", add_special_tokens=False) == ids
-    assert alone.additional_special_tokens == ["<e1>", "</e1>"]
-
-
-def test_a_role_can_be_assigned_another_token(
-    tiny: TokenizerBase, tiny_vocabulary: Path, tmp_path: Path
-) -> None:
-    grown = type(tiny)(tiny_vocabulary)
-    grown.pad_token = "[PAD]"
-    assert (grown.pad_token, grown.pad_token_id, len(grown)) == ("[PAD]", 500, 501)
-    assert grown(["fox", SHORT], padding=True)["input_ids"][0][-1] == 500
-    grown.save_pretrained(tmp_path)
-    assert type(tiny).from_pretrained(tmp_path).pad_token_id == 500
-    with pytest.raises(TokenizerError, match="padd_token"):
-        grown.add_special_tokens({"padd_token": "x"})

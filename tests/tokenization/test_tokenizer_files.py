@@ -10,8 +10,7 @@ import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_model
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
 TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
@@ -142,6 +141,27 @@ def test_saving_over_an_older_tokenizer(tiny_vocabulary: Path, tmp_path: Path) -
     alone.save_pretrained(tmp_path / "new")
 
 
+def test_auto_tokenizer_loads_both_classes(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    default, slow, fast = (
+        AutoTokenizer.from_pretrained(tmp_path, use_fast=use) for use in (None, False, True)
+    )
+    assert [type(tokenizer) for tokenizer in (default, slow, fast)] == [AlbertTokenizer, *BOTH]
+    assert slow(TEXT) == fast(TEXT)
+    assert default.name_or_path == str(tmp_path)
+    assert not AutoTokenizer.from_pretrained(tiny_vocabulary, do_lower_case=False).do_lower_case
+
+
+def test_folders_without_a_tokenizer_of_albert(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    with pytest.raises(ModelNotFoundError, match=r"holds config\.json"):
+        AutoTokenizer.from_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    with pytest.raises(TokenizerError, match="tokenizer class 'BertTokenizer'"):
+        AutoTokenizer.from_pretrained(tmp_path)
+
+
 # ---- settings ----
 
 
@@ -221,16 +241,6 @@ def test_bytes_of_unknown_characters(tiny_texts: list[str], tmp_path: Path) -> N
     saved = tokenizer.save_pretrained(tmp_path / "saved")
     assert not any(path.endswith("tokenizer.json") for path in saved)
     assert AlbertTokenizer.from_pretrained(tmp_path / "saved")(text) == tokenizer(text)
-
-
-def test_the_piece_table_equals_that_of_sentencepiece(tiny_vocabulary: Path) -> None:
-    pieces = read_model(tiny_vocabulary.read_bytes()).pieces
-    processor = AlbertTokenizer(tiny_vocabulary).sp_model
-    texts, scores, kinds = zip(*((piece.piece, piece.score, piece.type) for piece in pieces), strict=True)
-    assert list(texts) == processor.id_to_piece(list(range(processor.get_piece_size())))
-    assert list(scores) == processor.get_score(list(range(processor.get_piece_size())))
-    assert kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
-    assert {piece.piece for piece in pieces if piece.type == USER_DEFINED} == set('()"-.\u2013£€')
 
 
 @pytest.mark.parametrize("size", [200, 300])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import transformers
 from tokenizer_files import LONG, SHORT
@@ -81,6 +82,45 @@ def test_padding_and_truncation_of_a_batch(options, tiny: TokenizerBase, theirs)
     for name in NAMES:
         assert ours[name] == expected[name]
     assert [len(row) for row in ours["token_type_ids"]] == [len(row) for row in ours["input_ids"]]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options"),
+    [
+        (["hello there"], {"max_length": 2, "truncation": True}),
+        (["hello there"], {"max_length": 2, "truncation": "only_first"}),
+        (["hello there", "you"], {"max_length": 3, "truncation": True}),
+        ([["hello there", "a"]], {"max_length": 2, "truncation": True}),
+        ([["hello there", "a"]], {"max_length": 2, "truncation": True, "padding": True}),
+        ([""], {"max_length": 2, "truncation": True}),
+        (["hello there"], {"text_target": "you"}),
+        ([], {"text_target": "you are"}),
+        ([], {"text_target": ["you are", "me"], "padding": True}),
+        (["hello there"], {"text_target": "you", "text_pair_target": "b"}),
+        (["hello", "there"], {"text_target": "you are the one", "max_length": 5, "truncation": True}),
+        ([["hello there", "a"]], {"text_target": ["you", "me too"], "padding": True, "return_tensors": "np"}),
+    ],
+)
+def test_rows(inputs, options, tiny: TokenizerBase, theirs) -> None:
+    ours, expected = tiny(*inputs, **options), theirs(*inputs, **options)
+    assert ours.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(ours[name], values)
+
+
+def test_rows_without_text_have_no_offsets(tiny: TokenizerBase) -> None:
+    row = tiny("hello there", max_length=2, truncation=True, return_offsets_mapping=True)
+    assert row["offset_mapping"] == [(0, 0), (0, 0)]
+    assert row.word_ids() == [None, None]
+    assert row.char_to_token(0) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_length": 1}, {"max_length": 0}, {"max_length": 2, "return_overflowing_tokens": True}]
+)
+def test_text_that_would_be_lost_is_an_error(options, tiny: TokenizerBase) -> None:
+    with pytest.raises(TokenizerError, match="leaves no room for text"):
+        tiny("hello there", truncation=True, **options)
 
 
 def test_length_is_a_list_even_for_one_text(tiny: TokenizerBase, theirs) -> None:
