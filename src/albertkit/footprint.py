@@ -100,22 +100,23 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
 def _parameters_by_part(
     shapes: _Shapes, executed: Iterable[str], tied: Mapping[str, str]
 ) -> dict[str, Parameters]:
-    distinct: dict[str, int] = {}
-    within: dict[str, dict[str, int]] = {}  # part -> tensor -> size, each tensor once
-    seen: set[str] = set()
+    parts: dict[str, dict[str, int]] = {}  # part -> stored tensor -> size
     for name, shape in shapes.items():
         spec = spec_of(name)
         assert spec is not None
         part = spec.part
         if part == "encoder":
             part = "mapping to hidden size" if "embedding_hidden_mapping_in" in name else "layers"
-        stored, size = tied.get(name, name), math.prod(shape)
-        within.setdefault(part, {})[stored] = size
-        distinct[part] = distinct.get(part, 0) + (0 if stored in seen else size)
-        seen.add(stored)
-    sizes = {part: sum(tensors.values()) for part, tensors in within.items()}
-    sizes["layers"] = sum(_size(shapes, f"{layer}.") for layer in executed)
-    return {part: Parameters(distinct[part], sizes[part]) for part in distinct}
+        parts.setdefault(part, {})[tied.get(name, name)] = math.prod(shape)
+    result: dict[str, Parameters] = {}
+    counted: set[str] = set()
+    for part, sizes in parts.items():
+        distinct = sum(size for name, size in sizes.items() if name not in counted)
+        counted |= sizes.keys()
+        result[part] = Parameters(distinct, sum(sizes.values()))
+    layers = sum(_size(shapes, f"{layer}.") for layer in executed)
+    result["layers"] = Parameters(result["layers"].distinct, layers)
+    return result
 
 
 def _size(shapes: _Shapes, prefix: str) -> int:

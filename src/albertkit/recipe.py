@@ -54,7 +54,6 @@ def check_numbers(settings: Any) -> None:
 
 
 def recipes() -> dict[str, Path]:
-    """Return the files of the recipes in the package by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").rglob("*.toml"))}
 
 

@@ -120,8 +120,15 @@ def align(text: str, normalization: Normalization) -> tuple[str, list[int], list
         if normalization.remove_space:
             position, stop = stop - len(text.lstrip()), len(text.rstrip())
         for match in _REWRITTEN[normalization.remove_space].finditer(text, position, stop):
-            start, end = match.span()
-            length = len(_rewritten(match.group(), normalization))
+            part, (start, end) = match.group(), match.span()
+            if part in ("``", "''") or (normalization.remove_space and part.isspace()):
+                length = 1
+            else:
+                if not normalization.keep_accents:
+                    # Characters decompose alone, because canonical ordering moves only the dropped marks.
+                    decomposed = unicodedata.normalize("NFKD", part)
+                    part = "".join(char for char in decomposed if not unicodedata.combining(char))
+                length = len(part.lower() if normalization.do_lower_case else part)
             starts += [*range(position, start), *[start] * length]
             ends += [*range(position + 1, start + 1), *[end] * length]
             if not length and ends:  # a removed character belongs to the character before it
@@ -132,20 +139,6 @@ def align(text: str, normalization: Normalization) -> tuple[str, list[int], list
     # Lower-casing depends on the context (a final sigma), but its length does not.
     assert len(normalized) == len(starts)
     return normalized, starts, ends
-
-
-def _rewritten(part: str, normalization: Normalization) -> str:
-    """Return what normalization writes for spaces, for double quotes, or for a character outside ASCII."""
-    if part in ("``", "''"):
-        return '"'
-    if normalization.remove_space and part.isspace():
-        return " "
-    if not normalization.keep_accents:
-        # Canonical ordering moves only combining marks, which are dropped, so characters decompose alone.
-        part = "".join(
-            mark for mark in unicodedata.normalize("NFKD", part) if not unicodedata.combining(mark)
-        )
-    return part.lower() if normalization.do_lower_case else part
 
 
 CLEAN_UP = {

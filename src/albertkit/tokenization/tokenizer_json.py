@@ -41,7 +41,6 @@ _NEVER = -1_000.0
 
 
 def unigram_json(model: Any, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
-    """Return the content of a file for a SentencePiece model."""
     check_model(model)
     best = max(piece.score for piece in model.pieces if piece.type == NORMAL)
     vocabulary: list[tuple[str, float]] = []

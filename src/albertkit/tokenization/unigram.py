@@ -105,7 +105,6 @@ class UnigramModel:
             raise not_unicode([normalized]) from error
 
     def _by_rule(self, pieces: list[str]) -> list[str]:
-        """Return the pieces after the digit-comma rule."""
         return [
             part
             for piece in pieces
