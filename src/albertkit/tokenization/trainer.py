@@ -74,14 +74,8 @@ def train_model(
             minloglevel=2,
         )
     except (RuntimeError, OSError, ValueError) as error:  # ValueError for a number over 32 bits
-        message = str(error)
-        if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-            reason = (
-                f"its characters and the special tokens alone need {counts[1]} pieces. Use more pieces or a "
-                "lower character coverage (for Chinese and Japanese, 0.9995 is common)."
-            )
-        else:  # without the source location and the failed condition
-            reason = re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message
+        # The message begins with the source location and the failed condition.
+        reason = re.sub(r"^.*?\[.*?\]\s*", "", str(error), flags=re.DOTALL).strip() or error
         raise DataError(
             f"SentencePiece could not train {vocab_size} pieces (vocab_size) on {len(sample.lines)} lines "
             f"({sample.characters} characters): {reason}"
