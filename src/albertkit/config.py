@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, Self
 
 from albertkit.errors import ConfigError, ModelNotFoundError, did_you_mean, warn_caller
 from albertkit.files import atomic_path, json_bytes, made_folder, read_json
@@ -506,9 +506,6 @@ def as_config(config: Any) -> AlbertConfig:
 class AutoConfig:
     """The config class for code that does not name an architecture. It always loads an `AlbertConfig`."""
 
-    def __init__(self) -> NoReturn:
-        raise TypeError("AutoConfig cannot be instantiated. Use AutoConfig.from_pretrained.")
-
     @staticmethod
     def from_pretrained(pretrained_model_name_or_path: str | Path, **options: Any) -> AlbertConfig:
         """Load the config of a model; see `AlbertConfig.from_pretrained`.
@@ -550,15 +547,13 @@ def _check_architecture(values: Mapping[str, Any], model_type: str) -> None:
         raise ConfigError(
             f"this config has model_type {given!r}. albertkit supports ALBERT only (model_type 'albert')."
         )
-    if values.get("is_encoder_decoder"):
-        raise ConfigError("is_encoder_decoder is True. ALBERT has only an encoder.")
-    if values.get("pruned_heads"):
-        raise ConfigError("the config has pruned_heads, which albertkit does not support.")
-    if values.get("position_embedding_type", "absolute") != "absolute":
-        raise ConfigError(
-            f"position_embedding_type {values['position_embedding_type']!r} is not supported. "
-            "ALBERT's positions are 'absolute'."
-        )
+    for key, only in (
+        ("is_encoder_decoder", False),
+        ("pruned_heads", {}),
+        ("position_embedding_type", "absolute"),
+    ):
+        if values.get(key) and values[key] != only:
+            raise ConfigError(f"{key} is {values[key]!r}. albertkit supports only {only!r}.")
 
 
 def _unknown_arguments(names: Iterable[str], others: Iterable[str] = ()) -> ConfigError:

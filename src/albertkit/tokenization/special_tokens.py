@@ -8,7 +8,7 @@ each part between tokens is normalized separately, as in the original: `with [MA
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
@@ -172,34 +172,24 @@ class SpecialTokens:
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order. Parts of plain text may be empty or blank."""
-        parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
-        if not self.words:
-            return parts
-        words = self._pattern(None)
-        return [
-            inner
-            for part in parts
-            for inner in (
-                self._split(part, words, self._fold(part.text), self.words)
-                if part.token_id is None
-                else [part]
-            )
-        ]
-
-    def _split(
-        self, part: Part, pattern: re.Pattern[str] | None, searched: str, names: Mapping[str, str]
-    ) -> list[Part]:
-        """Split a plain part at tokens; `names` maps a match to its token if the spelling differs."""
-        text, offset, _ = part
-        parts: list[Part] = []
-        position = 0
-        for match in pattern.finditer(searched) if pattern else ():
-            token = names.get(match.group(), match.group())
-            parts.append(Part(text[position : match.start()], offset + position, None))
-            parts.append(Part(token, offset + match.start(), self.ids[token]))
-            position = match.end()
-        parts.append(Part(text[position:], offset + position, None))
+        parts = [Part(text, 0, None)]
+        for parsed in (parse_special_tokens, None):
+            if pattern := self._pattern(parsed):
+                parts = [new for part in parts for new in self._split(part, pattern, is_added=parsed is None)]
         return parts
+
+    def _split(self, part: Part, pattern: re.Pattern[str], *, is_added: bool) -> Iterator[Part]:
+        text, offset, token_id = part
+        if token_id is not None:
+            yield part
+            return
+        position = 0
+        for match in pattern.finditer(self._fold(text) if is_added else text):
+            token = self.words[match.group()] if is_added else match.group()
+            yield Part(text[position : match.start()], offset + position, None)
+            yield Part(token, offset + match.start(), self.ids[token])
+            position = match.end()
+        yield Part(text[position:], offset + position, None)
 
     def _pattern(self, parsed: Parsing | None) -> re.Pattern[str] | None:
         """Return the pattern for special tokens under a parsing mode, or for added tokens (None)."""

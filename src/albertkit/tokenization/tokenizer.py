@@ -1,7 +1,7 @@
 """ALBERT's tokenizers, and `AutoTokenizer`, which chooses the class for the files of a folder."""
 
 from pathlib import Path
-from typing import Any, NoReturn, Unpack
+from typing import Any, Unpack
 
 import sentencepiece
 
@@ -96,9 +96,6 @@ class AlbertTokenizerFast(AlbertTokenizer):
 
 class AutoTokenizer:
     """Loads an AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, depending on the files."""
-
-    def __init__(self) -> NoReturn:
-        raise TypeError("AutoTokenizer cannot be instantiated. Use AutoTokenizer.from_pretrained.")
 
     @staticmethod
     def from_pretrained(
