@@ -1,6 +1,5 @@
 """Tests of `push_to_hub` of models, tokenizers and pipelines, with a hub on localhost."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,12 +121,6 @@ def test_an_unknown_option_uploads_nothing(hub: Hub, kind: str) -> None:
             pushed.push_to_hub("org/secret", token=SECRET, **{name: True})
     assert hub.created == {}
     assert hub.requests == []
-
-
-def test_saving_does_not_push(tmp_path: Path) -> None:
-    tokenizer = AlbertTokenizer.from_pretrained(BUNDLED)
-    with pytest.raises(ConfigError, match=r"Call push_to_hub\('ORGANIZATION/NAME'\)"):
-        tokenizer.save_pretrained(tmp_path, push_to_hub=True)
 
 
 def test_the_current_weights_of_the_model_are_pushed(hub: Hub) -> None:

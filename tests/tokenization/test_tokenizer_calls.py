@@ -1,6 +1,5 @@
 """Tests of calls that are written for tokenizers of `transformers`."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -247,21 +246,3 @@ def test_training_wordpieces_on_other_texts(tiny_texts: list[str], folders: dict
     for unusable, size in (("a text " * 99, 20), ([["a text", None]], 20), (batches, 0)):
         with pytest.raises(ValueError, match=r"received .* for (a text|the texts)\.|vocab_size is 0"):
             old.train_new_from_iterator(unusable, size)
-
-
-def test_changing_a_tokenizer_does_not_change_the_arguments(tokenizer: TokenizerBase, tmp_path: Path) -> None:
-    words, roles = ["a b", "A B"], {"extra_special_tokens": ["<x>"], "pad_token": "[P]"}
-    before = copy.deepcopy((words, roles))
-    for expected in ((1, 2), (0, 0)):
-        assert (tokenizer.add_tokens(words), tokenizer.add_special_tokens(roles)) == expected
-    assert (words, roles) == before
-    extra = ["<y>"]
-    tokenizer.extra_special_tokens = extra
-    tokenizer.extra_special_tokens.append("<z>")
-    tokenizer.special_tokens_map["pad_token"] = "x"
-    tokenizer.get_vocab().clear()
-    tokenizer.get_added_vocab().clear()
-    tokenizer.init_kwargs.clear()
-    assert (extra, tokenizer.extra_special_tokens, tokenizer.pad_token) == (["<y>"], ["<y>"], "[P]")
-    first = [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)]
-    assert [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)] == first

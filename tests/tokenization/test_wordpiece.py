@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +112,6 @@ def test_decoding(wordpiece_tokenizer: Any, theirs: Any) -> None:
             assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
     ids = ours("the fox is playing, 北京!")["input_ids"]
     assert ours.decode(ids, skip_special_tokens=True) == "the fox is playing, 北 京!"
-
-
-def test_threads(wordpiece_tokenizer: AlbertWordPieceTokenizer) -> None:
-    texts = TEXTS + random_texts(50, seed=4)
-    expected = [wordpiece_tokenizer(text)["input_ids"] for text in texts]
-    with ThreadPoolExecutor(8) as threads:
-        rows = threads.map(lambda text: wordpiece_tokenizer(text)["input_ids"], texts * 20)
-        assert list(rows) == expected * 20
 
 
 def test_pickling(wordpiece_tokenizer: AlbertWordPieceTokenizer) -> None:
