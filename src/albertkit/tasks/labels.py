@@ -113,10 +113,8 @@ class LabelSet:
 
     def __post_init__(self) -> None:
         if not self.names or len({*self.names}) != len(self.names):
-            raise ConfigError(
-                f"the labels are {short(list(self.names))}. Expected at least one label, and no duplicates. "
-                "The labels of a model are in id2label of its config.json."
-            )
+            expected = "Expected at least one, and no duplicates, in id2label of config.json."
+            raise ConfigError(f"the labels are {short(list(self.names))}. {expected}")
 
     @classmethod
     def of(cls, config: AlbertConfig, *, kind: LabelKind | None = None) -> "LabelSet":
@@ -471,9 +469,7 @@ def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | N
     """
     used = {*chain.from_iterable(sentences)} - {IGNORED}
     if len(used) < 2:
-        raise DataError(
-            f"every word has the label {''.join(used)!r}. Expected at least two different labels."
-        )
+        raise DataError(f"every word has the label {''.join(used)!r}. Expected at least two labels.")
     if names or not of_scheme(used):
         return LabelSet(TAGS, names or _ordered(list(used)))
     inside = sorted(used - {OUTSIDE})
