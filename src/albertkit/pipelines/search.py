@@ -119,6 +119,8 @@ class Index:
     ) -> int:
         """Compute the vectors of further texts, and return the number of texts added.
 
+        A text replaces the text of the index that has the same id.
+
         Args:
             texts: see `build`.
             ids: see `build`.
@@ -127,10 +129,17 @@ class Index:
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
-        texts, ids = _read(texts, ids, text_column, id_column, first=len(self) + 1)
+        known = {row["id"]: number for number, row in enumerate(self)}
+        largest = max((name for name in known if isinstance(name, int)), default=0)
+        texts, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
         if len(self):
             self._check_model()
-        self._add(self._encode(texts, **options), texts, ids)
+        vectors = self._encode(texts, **options)
+        if replaced := [known[name] for name in map(_plain, ids) if name in known]:
+            left = np.delete(np.arange(len(self)), replaced)
+            rows = [row for part in self._rows for row in part]
+            self._vectors, self._rows = [self.vectors[left]], [[rows[number] for number in left]]
+        self._add(vectors, texts, ids)
         if path is not None and path.is_file():
             self.sources.append(source_of(path, text_column, id_column))
         return len(texts)
@@ -325,11 +334,7 @@ class Index:
         if not np.isfinite(vectors).all():
             raise DataError("a vector has a number that is NaN or infinite. Expected finite numbers.")
         self._vectors.append(unit(vectors))
-        names = [as_list(name) for name in ids]
-        rows = (
-            {"id": name if isinstance(name, int | str) else str(name), "text": text}
-            for name, text in zip(names, texts, strict=True)
-        )
+        rows = ({"id": _plain(name), "text": text} for name, text in zip(ids, texts, strict=True))
         self._rows.append([(json_text(row, ensure_ascii=True) + "\n").encode() for row in rows])
 
 
@@ -352,6 +357,12 @@ def source_of(path: Path, text_column: str | None, id_column: str | None) -> str
     """Return a description of a file of texts by its content."""
     with reading(path, DataError):
         return json_text([file_sha256(path), text_column, id_column])
+
+
+def _plain(name: Any) -> int | str:
+    """Return an id as JSON has it."""
+    name = as_list(name)
+    return name if isinstance(name, int | str) else str(name)
 
 
 def _read(
