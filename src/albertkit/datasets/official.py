@@ -372,19 +372,17 @@ def glue(
     is_test = split.startswith("test")
     table = delimited_rows(file, names=None if is_test else official.columns, delimiter="\t")
     labeled = labeled and not is_test
-    wanted = [official.text, official.pair, official.label if labeled else None]
-    table.check_columns(glue=[name for name in wanted if name is not None])
+    text, pair, label = official.text, official.pair, official.label if labeled else None
+    table.check_columns(glue=[name for name in (text, pair, label) if name])
 
     def rows() -> Iterator[Row]:
         for row in table:
-            if labeled and row.values.get(official.label, "").strip() == _NO_CONSENSUS:
-                row = row._replace(values=dict(row.values, **{official.label: ""}))
+            if label and row.values.get(label, "").strip() == _NO_CONSENSUS:
+                row = row._replace(values={**row.values, label: ""})
             yield row
 
-    if example_class is PairExample:
-        names = {"text": official.text, "pair": official.pair, "score": official.label if labeled else None}
-    else:
-        names = {"text": official.text, "text_pair": official.pair, "label": official.label}
+    # The fields of both classes of examples.
+    names = {"text": text, "text_pair": pair, "pair": pair, "label": label, "score": label}
     identity = next((name for name in ("index", "id") if name in table.columns), None)
     columns = Columns(names=names, labeled=labeled, id=identity, class_names=official.names)
     return example_class.reader(Rows(str(file), rows), columns)

@@ -129,7 +129,7 @@ class Index:
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
-        known = {row["id"]: number for number, row in enumerate(self)}
+        known = {self[number]["id"]: number for number in range(len(self))}
         largest = max((name for name in known if isinstance(name, int)), default=0)
         texts, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
         if len(self):
