@@ -93,12 +93,6 @@ def test_a_threshold_has_few_digits() -> None:
     assert f1_threshold([False, False], [0.9, 0.1]) == 0.5
 
 
-def test_matthews_of_the_documentation_of_scikit_learn() -> None:
-    pytest.importorskip("sklearn")
-    scores = class_scores(["+", "+", "+", "-"], ["+", "-", "+", "+"], labels=["-", "+"])
-    assert scores["matthews"] == pytest.approx(-1 / 3)
-
-
 @pytest.mark.filterwarnings("error")
 def test_constant_predictions_have_no_correlation() -> None:
     pytest.importorskip("sklearn")

@@ -12,6 +12,7 @@ import string
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
+from itertools import compress
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -38,9 +39,8 @@ def is_better(value: float, other: float, *, lower: bool = False) -> bool:
 
 def _check_lengths(references: Sized, predictions: Sized) -> None:
     if len(references) != len(predictions):
-        raise DataError(
-            f"{len(predictions)} predictions for {len(references)} references. Expected one each."
-        )
+        sizes = f"{len(predictions)} predictions for {len(references)} references"
+        raise DataError(f"{sizes}. Expected one each.")
     if not len(references):
         raise DataError("no predictions. Expected at least one.")
 
@@ -69,18 +69,14 @@ def class_scores(
     true, predicted = list(references), ["" if label is None else label for label in predictions]
     if unknown := {*true, *predicted} - {*labels, ""}:
         raise DataError(f"the labels {sorted(unknown)} are not among {', '.join(labels)}")
+    used = [label for label in labels if label in {*true, *predicted}]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # the result is 0
         matthews = float(metrics.matthews_corrcoef(true, predicted))
     scores = {
         "accuracy": sum(map(str.__eq__, true, predicted)) / len(true),
         "matthews": matthews,
-        "f1_macro": _f1(
-            true,
-            predicted,
-            labels=[label for label in labels if label in {*true, *predicted}],
-            average="macro",
-        ),
+        "f1_macro": _f1(true, predicted, labels=used, average="macro"),
     }
     if len(labels) == 2:
         scores["f1"] = _f1(true, predicted, labels=[labels[1]], average="macro")
@@ -111,16 +107,16 @@ def scores_by_label(
     for (of_example, of_model), count in counts.items():
         true[of_example] += count
         predicted[of_model] += count
-    scores = {}
-    for label in labels:
-        right = counts.get((label, label), 0)
-        scores[label] = {
-            "precision": right / predicted[label] if predicted[label] else 0.0,
-            "recall": right / true[label] if true[label] else 0.0,
-            "f1": 2 * right / (predicted[label] + true[label]) if right else 0.0,
+    right = {label: counts.get((label, label), 0) for label in labels}
+    return {
+        label: {
+            "precision": right[label] / max(1, predicted[label]),
+            "recall": right[label] / max(1, true[label]),
+            "f1": 2 * right[label] / max(1, predicted[label] + true[label]),
             "count": true[label],
         }
-    return scores
+        for label in labels
+    }
 
 
 def multi_label_scores(
@@ -309,15 +305,13 @@ class QuestionScores(NamedTuple):
         parts = {"": [True] * len(self.exact)}
         if not all(self.has_answer):
             parts |= {"no_answer_": [not has for has in self.has_answer], "has_answer_": self.has_answer}
-        found: dict[str, float] = {}
+        summary: dict[str, float] = {}
         for prefix, inside in parts.items():
             if count := sum(inside):
-                for name, scores in (("exact", self.exact), ("f1", self.f1)):
-                    found[prefix + name] = (
-                        sum(score for score, use in zip(scores, inside, strict=True) if use) / count
-                    )
-                found[f"{prefix}total"] = count
-        return found
+                summary[f"{prefix}exact"] = sum(compress(self.exact, inside)) / count
+                summary[f"{prefix}f1"] = sum(compress(self.f1, inside)) / count
+                summary[f"{prefix}total"] = count
+        return summary
 
     def at_threshold(self, no_answer: Sequence[float], threshold: float) -> "QuestionScores":
         """Return the scores if every question with a higher `no_answer` had the prediction "no answer"."""
@@ -357,9 +351,7 @@ def score_questions(
             # An answer that is empty when normalized does not count; without answers, the answer is "".
             texts = [text for text in texts if normalize_answer(text)] or [""]
         elif not texts:
-            raise DataError(
-                f"question {number} has no answer. Use version 2.0: SQuAD 1.1 does not support it."
-            )
+            raise DataError(f"question {number} has no answer, which needs version 2.0.")
         exact.append(max(exact_match(text, predicted) for text in texts))
         f1.append(max(token_f1(text, predicted, version=version) for text in texts))
     return QuestionScores(exact, f1, [bool(texts) for texts in answers])
@@ -433,9 +425,8 @@ def split_label(label: str) -> tuple[str, str]:
         return label, "ENTITY"
     match = SCHEME_LABEL.fullmatch(label)
     if match is None:
-        raise DataError(
-            f"the label {label!r} follows no scheme. Expected O, or B, I, E, S, L, U and '-TYPE'."
-        )
+        expected = "Expected O, or B, I, E, S, L, U and '-TYPE'."
+        raise DataError(f"the label {label!r} follows no scheme. {expected}")
     return match[1], match[2]
 
 
@@ -449,8 +440,7 @@ def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     before, start = (OUTSIDE, ""), 0
     for position, label in enumerate([*labels, OUTSIDE]):
         prefix, kind = split_label(label)
-        goes_on = kind == before[1] and prefix not in BEGINS and before[0] not in ENDS
-        if position and not goes_on:
+        if kind != before[1] or prefix in BEGINS or before[0] in ENDS:
             if before[0] != OUTSIDE:
                 found.append((before[1], start, position))
             start = position
@@ -474,23 +464,22 @@ def span_scores(
         DataError: the numbers of sentences or words differ, or a label follows no scheme.
     """
     _check_lengths(references, predictions)
-    found = predicted = true = words = right = 0
+    shared = predicted = true = words = right = 0
     for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
         if len(reference) != len(prediction):
-            raise DataError(
-                f"sentence {number} has {len(reference)} words and {len(prediction)} predicted labels."
-            )
+            sizes = f"{len(reference)} words and {len(prediction)} predicted labels"
+            raise DataError(f"sentence {number} has {sizes}.")
         true_spans, predicted_spans = {*spans(reference)}, {*spans(prediction)}
-        found += len(true_spans & predicted_spans)
+        shared += len(true_spans & predicted_spans)
         predicted += len(predicted_spans)
         true += len(true_spans)
         words += len(reference)
         right += sum(map(str.__eq__, reference, prediction))
     return {
-        "f1": 2 * found / (predicted + true) if found else 0.0,
-        "precision": found / predicted if predicted else 0.0,
-        "recall": found / true if true else 0.0,
-        "accuracy": right / words if words else 0.0,
+        "f1": 2 * shared / max(1, predicted + true),
+        "precision": shared / max(1, predicted),
+        "recall": shared / max(1, true),
+        "accuracy": right / max(1, words),
     }
 
 
@@ -588,7 +577,7 @@ def calibration(
         raise DataError("a confidence is not between 0 and 1. Expected probabilities, not logits.")
     edges = np.linspace(0, 1, bins + 1)
     bin_of = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
-    error, found = 0.0, []
+    error, parts = 0.0, []
     for number in range(bins):
         inside = bin_of == number
         count, mean, share = int(inside.sum()), None, None
@@ -596,8 +585,8 @@ def calibration(
             mean, share = float(confidence[inside].mean()), float(is_right[inside].mean())
             error += count / len(confidence) * abs(mean - share)
         lower, upper = map(float, edges[number : number + 2])
-        found.append({"lower": lower, "upper": upper, "count": count, "confidence": mean, "accuracy": share})
-    return error, found
+        parts.append({"lower": lower, "upper": upper, "count": count, "confidence": mean, "accuracy": share})
+    return error, parts
 
 
 def score_by_length(
@@ -619,15 +608,13 @@ def score_by_length(
     given = np.asarray(lengths)
     upper = np.unique(np.quantile(given, np.linspace(0, 1, bins + 1)[1:], method="inverted_cdf"))
     groups = np.searchsorted(upper, given, side="left")
-    found = []
-    for group in range(len(upper)):
-        inside = np.flatnonzero(groups == group)
-        found.append(
-            {
-                "shortest": int(given[inside].min()),
-                "longest": int(given[inside].max()),
-                "examples": len(inside),
-                "score": float(score(inside.tolist())),
-            }
-        )
-    return found
+    parts = [np.flatnonzero(groups == group) for group in range(len(upper))]
+    return [
+        {
+            "shortest": int(given[inside].min()),
+            "longest": int(given[inside].max()),
+            "examples": len(inside),
+            "score": float(score(inside.tolist())),
+        }
+        for inside in parts
+    ]

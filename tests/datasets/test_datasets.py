@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -358,17 +357,3 @@ def test_sst2(shared: Path) -> None:
     assert splits.labels.names == ("0", "1")
     assert label_counts(splits, "train") == {"1": 3610, "0": 3310}
     assert not any(report.problems for report in splits.reports.values())
-
-
-def test_suffixes_in_capitals(tmp_path: Path) -> None:
-    file = tmp_path / "A.CSV.GZ"
-    file.write_bytes(gzip.compress(b"text,label\nx,1\n"))
-    assert [one.text for one in TextExample.read(file)] == ["x"]
-
-
-def test_tables_in_memory() -> None:
-    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
-    for table in (rows, iter(rows), pd.DataFrame(rows), pa.Table.from_pylist(rows)):
-        assert [one.label for one in TextExample.read(table)] == ["x", "y"]
-    with pytest.raises(DataError, match=r"the given examples is 5 .*Expected a path, a table"):
-        TextExample.read(5)

@@ -277,3 +277,14 @@ def test_classes_of_columns_with_gaps() -> None:
     assert read_label(-1.0, separator=None, names=("no", "yes")) is None
     with pytest.raises(DataError, match=r"the class 2\.0 is not one of 0 to 1"):
         read_label(2.0, separator=None, names=("no", "yes"))
+
+
+def test_labels_that_may_stand_for_a_missing_label_are_named_with_their_counts() -> None:
+    labels = ["good", "-", "N/A", "bad", "-", "nan", "?", "good", "bad"]
+    notes = LabelSet(CLASS, tuple(sorted({*labels}))).notes(labels)
+    assert any(
+        "stand for a missing label" in note and "'-' (2), '?' (1), 'N/A' (1)" in note for note in notes
+    )
+    assert not any(
+        "missing label" in note for note in LabelSet(CLASS, ("bad", "good")).notes(["good", "bad"])
+    )

@@ -44,7 +44,9 @@ def test_squad_files(write: Write) -> None:
     assert len(list(squad(reader.source, labeled=False))) == 5
     with pytest.raises(DataError, match="two questions have the id 'a'"):
         list(squad(write("twice.json", squad_json(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
-    with pytest.raises(DataError, match=r"an object with a list 'data'\. For an array of objects: jq -c"):
+    with pytest.raises(
+        DataError, match=r"an object with a list 'data'\. To convert an array of objects: jq -c"
+    ):
         list(squad(write("array.json", '[{"question": "a"}]')))
 
 

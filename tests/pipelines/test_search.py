@@ -169,6 +169,18 @@ class TestFolder:
         np.testing.assert_array_equal(np.load(folder / "vectors.npy"), index.vectors)
         assert not [file for file in folder.iterdir() if file.name.endswith(".tmp")]
 
+    def test_a_text_replaces_the_text_with_the_same_id(self, embed, tmp_path):
+        index = Index.build(TEXTS, embed, ids=["a", "b", 7, "d"])
+        index.save(tmp_path / "index")
+        index = Index.load(tmp_path / "index", embed)
+        assert index.add(["The soup was cold.", TEXTS[3]], ids=[np.int64(7), "e"]) == 2
+        assert [row["id"] for row in index] == ["a", "b", "d", 7, "e"]
+        assert index[3] == {"id": 7, "text": "The soup was cold."}
+        np.testing.assert_allclose(index.vectors[:2], embed.encode(TEXTS[:2]), atol=1e-7)
+        assert index.search("The soup was cold.", top_k=1)[0]["id"] == 7
+        index.add(["A text without an id."])
+        assert index[-1]["id"] == 8  # no number of another text
+
     def test_replaces_no_other_files(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "notes.txt").write_text("mine")

@@ -187,11 +187,6 @@ class TestTextClassification:
         with pytest.raises(DataError, match=r"bad\.jsonl, line 2: not JSON"):
             list(pipeline("text-classification", classes)(tmp_path / "bad.jsonl"))
 
-    @pytest.mark.parametrize("bad", [[3], [("a", 3)], [{"txt": "a"}], [{"text": 3}], [["a", "b", "c"]]])
-    def test_inputs_that_are_not_texts(self, classes, bad):
-        with pytest.raises(DataError, match=r"for a text. Expected a string, or for a pair"):
-            pipeline("text-classification", classes)(bad)
-
     def test_bad_options(self, classes):
         classify = pipeline("text-classification", classes)
         with pytest.raises(ConfigError, match="top_k is 0"):
@@ -292,14 +287,6 @@ class TestTokenClassification:
         assert pieces[0]["start"] == 0
         assert pieces[-1]["end"] == len(text)
 
-    def test_any_batch_gives_the_same_answers(self, tags):
-        tag = pipeline("token-classification", tags, aggregation_strategy="average")
-        texts = [*random_texts(20), *random_texts(5, words=(60, 90), seed=1), "", " "]
-        single = [tag(text) for text in texts]
-        assert single[-2:] == [[], []]
-        for batch_size in (1, 5, None):
-            assert_close(tag(texts, batch_size=batch_size), single)
-
     def test_errors(self, tags):
         with pytest.raises(
             ConfigError, match=r"aggregation_strategy is 'mean'. Expected one of none, simple"
@@ -321,17 +308,6 @@ class TestSentenceOrder:
             "score": pytest.approx(float(logits.softmax(dim=-1).max()), abs=1e-5),
         }
         assert_close(judge({"text": TEXT, "text_pair": "my sister"}), answer)
-
-    def test_batches_and_files(self, order, tmp_path):
-        judge = pipeline("sentence-order", order)
-        pairs = list(
-            zip(random_texts(20, words=(1, 15)), random_texts(20, words=(1, 15), seed=1), strict=True)
-        )
-        single = [judge(pair) for pair in pairs]
-        for batch_size in (1, 6, None):
-            assert_close(judge(pairs, batch_size=batch_size), single)
-        (tmp_path / "pairs.tsv").write_text("\n".join("\t".join(pair) for pair in pairs))
-        assert_close(list(judge(tmp_path / "pairs.tsv")), single)
 
     def test_errors(self, order):
         judge = pipeline("sentence-order", order)

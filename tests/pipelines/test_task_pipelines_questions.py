@@ -190,25 +190,6 @@ class TestMultipleChoice:
         filled = [f"{choice} opened it" for choice in self.GIVEN["choices"]]
         assert_close(gap["scores"], choose({**self.GIVEN, "question": None, "choices": filled})["scores"])
 
-    def test_batches_files_and_lists(self, choices, tmp_path):
-        choose = pipeline("multiple-choice", choices)
-        given = [
-            {
-                "context": context,
-                "question": "",
-                "choices": random_texts(2 + number % 3, words=(1, 9), seed=number),
-            }
-            for number, context in enumerate(random_texts(12))
-        ]
-        single = [choose(one) for one in given]
-        for batch_size in (1, 5, None):
-            assert_close(choose(given, batch_size=batch_size), single)
-        lines = ["\t".join([one["context"], "", *one["choices"]]) for one in given]
-        (tmp_path / "c.tsv").write_text("\n".join(lines))
-        assert_close(list(choose(tmp_path / "c.tsv")), single)
-        (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, given)))
-        assert_close(list(choose(tmp_path / "c.jsonl")), single)
-
     def test_long_context(self, choices):
         choose = pipeline("multiple-choice", choices)
         long = {**self.GIVEN, "context": "word " * 100}

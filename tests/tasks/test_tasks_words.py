@@ -15,7 +15,6 @@ from training_losses import loss_of
 
 from albertkit.datasets.examples import WordsExample
 from albertkit.engines.torch import TorchEngine
-from albertkit.errors import DataError
 from albertkit.modeling.heads import AlbertForTokenClassification
 from albertkit.tasks.token_classification import Tagged, TokenClassification, entities, split_words
 
@@ -162,11 +161,6 @@ class TestTokenClassification:
         logits = np.eye(len(names))[[names.index(labels.split()[word]) for word in row.words]]
         (tagged,) = task.predictions([example], [row], [logits])
         assert tagged.labels == expected.split()
-
-    def test_an_unknown_label(self, tokenizer):
-        task = bound(TokenClassification(), tokenizer, max_length=32, labels=self.LABELS)
-        with pytest.raises(DataError, match="'B-ORG' is unknown"):
-            task.features([WordsExample(self.EXAMPLE.words, ("O",) * 4 + ("B-ORG",))])
 
 
 class TestWords:

@@ -1,8 +1,7 @@
 """Find the columns of the text and the label in a table that does not have the usual names."""
 
 import re
-from collections.abc import Collection, Iterable
-from datetime import date, time
+from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
@@ -48,53 +47,42 @@ def find_columns(
     for name in (column for column in rows.columns if column not in taken):
         cells = [row[name] for row in sample if name in row and not is_missing(row[name])]
         is_value = len(name) > _NAME_LENGTH or name in map(str, cells)  # the header is missing
-        if len({*map(str, cells)}) > 1 and not is_value and not _mostly(map(_is_date, cells)):
+        if len({*map(str, cells)}) > 1 and not is_value and not _are_mostly(_DATE, cells):
             values[name] = cells
     lengths = {
         name: sum(map(len, map(str, cells))) / len(cells)
         for name, cells in values.items()
-        if not _mostly(_CODE.fullmatch(str(cell)) is not None for cell in cells)
+        if not _are_mostly(_CODE, cells)
     }
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     if text:
         longest, *others = [*sorted(lengths, key=lengths.__getitem__, reverse=True), "", ""][:2]
         minimum = max([_TEXT_LENGTH, *(_CLEARLY * lengths.get(name, 0) for name in others)])
         named = [name for name in values if name.casefold() == "text"]
         if named or lengths.get(longest, 0) >= minimum:
-            found["text_column"] = (named or [longest])[0]
+            columns["text_column"] = (named or [longest])[0]
     if label:
-        possible = [
-            name for name in values if _may_be_labels(name, values[name]) and name not in found.values()
-        ]
+        others = values.keys() - {*columns.values()}
+        possible = [name for name in values if name in others and _may_be_labels(name, values[name])]
         usual = [name for known in _LABEL_NAMES for name in possible if name.casefold() == known]
         if usual or len(possible) == 1:
-            found["label_column"] = (usual or possible)[0]
+            columns["label_column"] = (usual or possible)[0]
         elif possible:
-            raise DataError(
-                f"{rows.name}: no column 'label', and several columns may have the labels: "
-                f"{', '.join(possible)}. Choose one with --label-column (in Python label_column=)."
-            )
-    return found
+            what = f"no column 'label', and several columns may have the labels: {', '.join(possible)}"
+            raise DataError(f"{rows.name}: {what}. Choose one with --label-column.")
+    return columns
 
 
-def _mostly(matches: Iterable[bool]) -> bool:
-    matches = list(matches)
-    return sum(matches) >= _MOST * len(matches)
-
-
-def _is_date(value: Any) -> bool:
-    return isinstance(value, date | time) or (
-        isinstance(value, str) and _DATE.fullmatch(value.strip()) is not None
-    )
+def _are_mostly(pattern: re.Pattern[str], cells: list[Any]) -> bool:
+    return sum(pattern.fullmatch(str(cell).strip()) is not None for cell in cells) >= _MOST * len(cells)
 
 
 def _may_be_labels(name: str, values: list[Any]) -> bool:
     """Return whether a column has a few short values that repeat, and is neither an id nor an amount."""
     labels = {*map(str, values)}
     numbers = [number for value in values if (number := number_of(value)) is not None]
-    has_amounts = len(numbers) > len(values) / 2 and (
-        len(labels) > 10 or any(number % 1 for number in numbers)
-    )
+    are_amounts = len(labels) > 10 or not all(map(float.is_integer, numbers))
+    has_amounts = len(numbers) > len(values) / 2 and are_amounts
     return (
         len(labels) <= min(_LABELS, len(values) / 2)
         and max(map(len, labels)) <= _LABEL_LENGTH

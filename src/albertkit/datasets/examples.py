@@ -105,9 +105,10 @@ def _texts(row: Row, columns: Columns, fields: Sequence[str], warn: Warn) -> dic
     """Return the texts of a row by field. Without labels, an empty text is only counted."""
     named = {field: column for field in fields if (column := columns.names.get(field)) is not None}
     texts = {field: text_of(row.values.get(column)) for field, column in named.items()}
-    if column := next((named[field] for field, text in texts.items() if not text), None):
-        value = row.values.get(column)
-        detail = f"no text in {column!r}" + ("" if is_missing(value) else f", but {short(value)}")
+    empty = next((named[field] for field, text in texts.items() if not text), None)
+    if empty is not None:
+        value = row.values.get(empty)
+        detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {short(value)}")
         if columns.labeled:
             raise RowError("empty", detail)
         warn("empty", f"{detail}, {UNANSWERED}")

@@ -27,7 +27,7 @@ from albertkit.datasets.examples import (
 )
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Columns, Reader, Warn
-from albertkit.datasets.rows import FORMATS, Row, RowError, Rows, delimited_rows, existing_file
+from albertkit.datasets.rows import CONVERT_ARRAY, FORMATS, Row, RowError, Rows, delimited_rows, existing_file
 from albertkit.errors import ConfigError, DataError, reading, short, suggestion
 from albertkit.text_files import file_format, read_lines, read_records
 
@@ -85,11 +85,10 @@ def _squad_rows(path: Path) -> Iterator[Row]:
     with reading(path, DataError):
         document = json.loads(text)
         if not isinstance(document, dict) or not isinstance(document.get("data"), list):
-            array = f" For an array of objects: jq -c '.[]' {path} > lines.jsonl."
-            raise ValueError(
-                "expected the JSON of SQuAD, an object with a list 'data'."
-                + array * isinstance(document, list)
-            )
+            expected = "expected the JSON of SQuAD, an object with a list 'data'."
+            if isinstance(document, list):
+                expected += f" {CONVERT_ARRAY.format(path)}."
+            raise ValueError(expected)
         for article in document["data"]:
             for paragraph in article["paragraphs"]:
                 for question in paragraph["qas"]:
@@ -97,9 +96,8 @@ def _squad_rows(path: Path) -> Iterator[Row]:
                     if name in known:
                         raise DataError(f"{path}: two questions have the id {name!r}. Expected unique ids.")
                     known.add(name)
-                    answers = [
-                        (answer["text"], answer["answer_start"]) for answer in question.get("answers", ())
-                    ]
+                    given = question.get("answers", ())
+                    answers = [(answer["text"], answer["answer_start"]) for answer in given]
                     if not all(isinstance(text, str) and type(start) is int for text, start in answers):
                         raise ValueError(f"the answers to {name!r} are {short(answers)}")
                     values = {
@@ -124,9 +122,8 @@ def race(folder: str | Path, *, labeled: bool = True) -> Reader[ChoiceExample]:
     """
     files = sorted(Path(folder).rglob("*.txt"))
     if not files:
-        raise DataError(
-            f"{folder} has no .txt files. Expected a split of RACE, with the folders middle and high."
-        )
+        expected = "Expected a split of RACE, with the folders middle and high."
+        raise DataError(f"{folder} has no .txt files. {expected}")
     rows = Rows(str(folder), partial(_race_rows, files, labeled))
     columns = Columns(names={}, labeled=labeled, id="id")
 
@@ -169,6 +166,7 @@ def _column_number(name: str, value: str) -> int:
 
 
 DOCUMENT_START = "-DOCSTART-"
+_BREAKS = ([], [DOCUMENT_START])  # the first words of the lines between sentences
 _RANGE = re.compile(r"[0-9]+[-.][0-9]+")
 _LABEL = re.compile(r"[A-Z]-\S+|[A-Z][A-Z0-9$_|-]*")  # B-PER, O, PRP$; plain text usually ends otherwise
 
@@ -198,12 +196,9 @@ def conll(
             origin, cells = f"{path}, line {lines[0][0]}", lines[0][1]
             is_first = not width
             if is_first:
-                # A column at the end that is empty in every line does not count.
-                width = (
-                    len(cells)
-                    if cells[-1]
-                    else max(len(_without_end(cells)) for lines in _blocks(path) for _, cells in lines)
-                )
+                width = len(cells)
+                if not cells[-1]:  # a column at the end that is empty in every line does not count
+                    width = max(len(_without_end(each)) for block in _blocks(path) for _, each in block)
                 _check_columns(cells, width, word_column, label_column if labeled else None, origin)
             uneven = [(number, cells) for number, cells in lines if len(_without_end(cells, width)) != width]
             if uneven:
@@ -216,10 +211,9 @@ def conll(
                 lines = _without_ranges(lines)
             words = [cells[:width][word_column] for _, cells in lines]
             if is_first and width > 2 and words[1:] and words == list(map(str, range(1, len(words) + 1))):
-                raise DataError(
-                    f"{origin}: column {word_column} counts the words, as in CoNLL-U files. Set the "
-                    "columns of the words and labels: in CoNLL-U, --words-column 1 and --label-column 3."
-                )
+                advice = "In CoNLL-U, set --words-column 1 and --label-column 3"
+                what = f"column {word_column} counts the words, as in CoNLL-U files"
+                raise DataError(f"{origin}: {what}. {advice}.")
             labels = [cells[:width][label_column] for _, cells in lines] if labeled else None
             yield Row(origin, {"words": words, "labels": labels})
 
@@ -230,8 +224,8 @@ def conll(
 def _blocks(path: Path) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield the lines of each sentence: their numbers and cells."""
     numbered = ((number, line.rstrip("\r\n")) for number, line, _ in read_records(path))
-    for is_sentence, group in groupby(numbered, lambda line: _is_word(line[1])):
-        if is_sentence:
+    for is_break, group in groupby(numbered, lambda line: line[1].split(maxsplit=1)[:1] in _BREAKS):
+        if not is_break:
             lines = list(group)
             first = next((line for _, line in lines if not line.startswith("#")), lines[0][1])
             # If there are tabs, only they separate cells, which may then contain spaces.
@@ -249,28 +243,22 @@ def _check_not_plain_text(path: Path) -> None:
         first = first or f"line {number}: {short(' '.join(cells))}"
         ends_in_labels = ends_in_labels and _LABEL.fullmatch(cells[-1]) is not None
     if not ends_in_labels:
-        raise DataError(
-            f"{path}, {first} looks like plain text. Expected one word per line, and a blank line after each "
-            "sentence. For plain text: albertkit tag --file."
-        )
+        expected = "Expected one word per line. For plain text: albertkit tag --file"
+        raise DataError(f"{path}, {first} looks like plain text. {expected}.")
 
 
 def _check_columns(cells: list[str], width: int, word: int, label: int | None, origin: str) -> None:
     """Check the columns of the word and the label in the first line."""
     if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
-        raise DataError(
-            f"{origin}: {', '.join(map(repr, cells))} are column names. Expected one word per line. For a "
-            "table, rename the file so that it ends in .csv, and set --delimiter '\\t'."
-        )
+        advice = "Rename the file of a table so that it ends in .csv, and set --delimiter '\\t'"
+        raise DataError(f"{origin}: {', '.join(map(repr, cells))} are column names. {advice}.")
     for what, column in (("word", word), ("label", label)):
         if column is not None and not -width <= column < width:
             listed = ", ".join(f"{number} {cell!r}" for number, cell in enumerate(cells))
             raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
     if label is not None and word % width == label % width:
-        raise DataError(
-            f"{origin}: word and label are the same column. Set the columns with --words-column and "
-            f"--label-column. The line is {' '.join(cells)!r}."
-        )
+        advice = "Set the columns with --words-column and --label-column"
+        raise DataError(f"{origin}: word and label are the same column. {advice}: {' '.join(cells)!r}.")
 
 
 def _without_end(cells: list[str], width: int = 0) -> list[str]:
@@ -294,10 +282,6 @@ def _without_comments(block: list[tuple[int, list[str]]]) -> list[tuple[int, lis
     width = next((len(cells) for _, cells in block if not cells[0].startswith("#")), None)
     comments = takewhile(lambda line: line[1][0].startswith("#") and len(line[1]) != width, block)
     return block if width is None else block[len(list(comments)) :]
-
-
-def _is_word(line: str) -> bool:
-    return line.split(maxsplit=1)[:1] not in ([], [DOCUMENT_START])
 
 
 # --- GLUE
@@ -370,10 +354,8 @@ def glue(
         DataError: the file does not exist, or has other columns.
     """
     if example_class is PairExample and task not in _SCORED:
-        raise ConfigError(
-            f"the task is {task!r}. Expected one of {', '.join(_SCORED)}, which label the similarity of two "
-            "texts."
-        )
+        expected = f"Expected one of {', '.join(_SCORED)}, which label the similarity of two texts."
+        raise ConfigError(f"the task is {task!r}. {expected}")
     if task not in GLUE_TASKS:
         raise ConfigError(f"the task is {task!r}. {suggestion(task, GLUE_TASKS)}")
     official = GLUE_TASKS[task]
@@ -390,19 +372,17 @@ def glue(
     is_test = split.startswith("test")
     table = delimited_rows(file, names=None if is_test else official.columns, delimiter="\t")
     labeled = labeled and not is_test
-    wanted = [official.text, official.pair, official.label if labeled else None]
-    table.check_columns(glue=[name for name in wanted if name is not None])
+    text, pair, label = official.text, official.pair, official.label if labeled else None
+    table.check_columns(glue=[name for name in (text, pair, label) if name])
 
     def rows() -> Iterator[Row]:
         for row in table:
-            if labeled and row.values.get(official.label, "").strip() == _NO_CONSENSUS:
-                row = row._replace(values=dict(row.values, **{official.label: ""}))
+            if label and row.values.get(label, "").strip() == _NO_CONSENSUS:
+                row = row._replace(values={**row.values, label: ""})
             yield row
 
-    if example_class is PairExample:
-        names = {"text": official.text, "pair": official.pair, "score": official.label if labeled else None}
-    else:
-        names = {"text": official.text, "text_pair": official.pair, "label": official.label}
+    # The fields of both classes of examples.
+    names = {"text": text, "text_pair": pair, "pair": pair, "label": label, "score": label}
     identity = next((name for name in ("index", "id") if name in table.columns), None)
     columns = Columns(names=names, labeled=labeled, id=identity, class_names=official.names)
     return example_class.reader(Rows(str(file), rows), columns)

@@ -13,6 +13,7 @@ Warn = Callable[[Problem, str], None]
 """Counts a problem of a row that is used nevertheless, with a detail."""
 
 _SHOWN = 5  # rows listed per problem
+_ALL_OR_NONE = {"text_pair", "pair", "score"}  # fields that all examples in memory have, or none
 
 
 @dataclass
@@ -162,18 +163,18 @@ def read_objects(
     All others are examples of a task of your own, which are not changed.
     """
     from_row = getattr(example_class, "from_row", None)
+    expected: Any = example_class or object
     columns = Columns(names={}, labeled=labeled)
-    optional = ("text_pair", "pair", "score")  # either all examples have them, or none
-    if from_row is not None and isinstance(examples[0], example_class or object):
-        names = [item.name for item in fields(examples[0])]
-        absent = {name for name in optional if name in names and getattr(examples[0], name) is None}
-        columns = replace(columns, names={n: None if n in absent else n for n in names}, id="id")
+    if from_row is not None and isinstance(examples[0], expected):
+        names = {item.name: item.name for item in fields(examples[0])}
+        absent = {name: None for name in _ALL_OR_NONE & names.keys() if getattr(examples[0], name) is None}
+        columns = replace(columns, names=names | absent, id="id")
 
     def read(row: Row, warn: Warn) -> Any:
         example = row.values[""]
-        if isinstance(example, Mapping | str) or not isinstance(example, example_class or object):
-            expected = f"a `{example_class.__name__}`" if example_class else "an example"
-            raise DataError(f"{row.origin}: received {short(example)}. Expected {expected}, or only dicts.")
+        if isinstance(example, Mapping | str) or not isinstance(example, expected):
+            kind = f"a `{example_class.__name__}`" if example_class else "an example"
+            raise DataError(f"{row.origin}: received {short(example)}. Expected {kind}, or only dicts.")
         if from_row is None:
             return example
         values = {name: getattr(example, name) for name in columns.names}

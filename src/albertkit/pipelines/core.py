@@ -14,7 +14,14 @@ import numpy as np
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import AlbertConfig, one_of
-from albertkit.datasets.inputs import NumberedInputs, inputs_error, is_table, read_inputs, without_others
+from albertkit.datasets.inputs import (
+    QUESTION_FIELDS,
+    NumberedInputs,
+    inputs_error,
+    is_table,
+    read_inputs,
+    without_others,
+)
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device, load_complete_model, make_engine
 from albertkit.engines.engine import Engine
@@ -33,7 +40,7 @@ from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
 from albertkit.hub_upload import PushToHub
 from albertkit.logs import ProgressBar
 from albertkit.options import check_size, read_options
-from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of, rows_of
+from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of
 from albertkit.tasks.loading import chunks
 from albertkit.tasks.registry import TASKS, needs_class, task_of, user_task_of
 from albertkit.tasks.rows import UnknownTokens, failures
@@ -101,16 +108,16 @@ class Pipeline(PushToHub):
             received = _name_with_package(model)
             raise ConfigError(f"{self.definition.name} needs a model of class {needed}, got {received}.")
         if not isinstance(tokenizer, TokenizerBase):
-            received = _name_with_package(tokenizer)
-            raise ConfigError(f"the tokenizer is a {received}. Expected a tokenizer of albertkit.")
+            expected = "Expected a tokenizer of albertkit."
+            raise ConfigError(f"the tokenizer is a {_name_with_package(tokenizer)}. {expected}")
         sizes = f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}"
         if len(tokenizer) > model.config.vocab_size:
-            todo = "For tokens that you added, call model.resize_token_embeddings(len(tokenizer))."
-            raise ConfigError(f"{sizes}: they do not belong together. {todo}")
+            todo = "call model.resize_token_embeddings(len(tokenizer)) for tokens that you added"
+            raise ConfigError(f"{sizes}: they do not belong together, or {todo}.")
         if len(tokenizer) < model.config.vocab_size - _MAX_PADDING:
             warn_caller(f"{sizes}. If the tokenizer belongs to another model, the answers mean nothing.")
-        if (place := read_device(device)) is not None:
-            model.to(place)
+        if (moved_to := read_device(device)) is not None:
+            model.to(moved_to)
         self._model = model
         self.tokenizer = tokenizer
         self.batch_size = check_size("batch_size", batch_size)
@@ -217,23 +224,19 @@ class Pipeline(PushToHub):
                 outputs = plan.run(rows, batch_tokens=self.batch_tokens, batch_size=size)
                 yield from plan.answer(examples, rows, outputs)
 
-        is_rows = bool(definition.fields) and is_table(inputs, definition.rest)
-        is_single = is_sentence or (
-            definition.is_single(inputs) and not is_rows and not isinstance(inputs, PathLike)
-        )
-        if is_single:
+        is_many = isinstance(inputs, PathLike) or (definition.fields and is_table(inputs, definition.rest))
+        if is_sentence or (definition.is_single(inputs) and not is_many):
             part = read([inputs])
             unknown = UnknownTokens(self.tokenizer)
             unknown.add(part[1], count=1)
             unknown.warn()
             (answer,) = answers([part])
             return [answer] if plan.as_list and is_text and "top_k" not in options else answer
-        if isinstance(inputs, str | bytes | None):
+        if isinstance(inputs, bytes | None):
             definition.read(inputs)  # raises an error that describes an input
         source = read_inputs(inputs, fields=definition.fields, rest=definition.rest)
         ahead = INPUTS_AHEAD if size is None else size * BATCHES_AHEAD
-        if size == 1:  # then each input of a stream is answered immediately
-            ahead = 1
+        ahead = 1 if size == 1 else ahead  # then each input of a stream is answered immediately
         is_large = isinstance(source.items, list) and len(source.items) > ahead
         parts = self._parts(source, read, ahead, warns=not is_large)
         if is_large:  # report all invalid inputs before computing any
@@ -359,9 +362,9 @@ class Pipeline(PushToHub):
             raise ConfigError(f"transformers has no pipeline for the task {self.task!r}.") from error
 
     def __repr__(self) -> str:
-        model, device = self.model, self.device
+        model = self.model
         name = model.architecture if isinstance(model, LightModel) else type(model).__name__
-        device = "cpu" if isinstance(model, LightModel) else device
+        device = "cpu" if isinstance(model, LightModel) else model.device
         return f"{type(self).__name__}({name}, {self.tokenizer!r}, task={self.task!r}, device={device})"
 
 
@@ -369,13 +372,23 @@ def _with_fields(definition: Definition, inputs: Any, options: dict[str, Any]) -
     """Return the inputs with the fields that were passed by keyword, which leave `options`."""
     names = {*definition.fields, definition.rest, "sequences"} & options.keys()
     given = {name: value for name in names if (value := options.pop(cast(str, name))) is not None}
+    if not given:
+        return inputs
     if "sequences" in given and inputs is None:  # of zero-shot-classification in `transformers`
         return given["sequences"]
-    if given and isinstance(inputs, str) and given.keys() == {*definition.fields[1:]}:
+    if isinstance(inputs, str) and given.keys() == {*definition.fields[1:]}:
         return {definition.fields[0]: inputs, **given}
-    if given and inputs is not None:
+    if inputs is not None:
         raise ConfigError(f"inputs are passed twice. Pass inputs, or {', '.join(definition.fields)}.")
-    return rows_of(given) if given else inputs
+    question, context = (given.get(name) for name in QUESTION_FIELDS)
+    if definition.rest in given or not any(isinstance(each, list | tuple) for each in (question, context)):
+        return given
+    questions: list[Any] = [question] if isinstance(question, str) else [*cast(Any, question)]
+    contexts = [context] * len(questions) if isinstance(context, str) else [*cast(Any, context)]
+    if len(questions) != len(contexts):
+        counts = f"{len(questions)} questions and {len(contexts)} contexts"
+        raise DataError(f"received {counts}. Expected equal numbers, or one context.")
+    return [dict(zip(QUESTION_FIELDS, pair, strict=True)) for pair in zip(questions, contexts, strict=True)]
 
 
 def _name_with_package(given: Any) -> str:

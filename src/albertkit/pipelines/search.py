@@ -14,14 +14,13 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from albertkit.datasets.cells import is_missing, text_of
+from albertkit.datasets.cells import as_list, is_missing, text_of
 from albertkit.datasets.columns import find_columns
 from albertkit.datasets.examples import USUAL_COLUMNS
 from albertkit.datasets.inputs import is_table
@@ -74,7 +73,6 @@ class Index:
         self.model, self.options = model, dict(options)
         self.sources: list[str] = []
         """The files that texts were read from, as `source_of` describes them."""
-        self._size = 0
         self._vectors: list[np.ndarray] = []
         self._rows: list[Sequence[bytes]] = []
         self._is_checked = True
@@ -121,6 +119,8 @@ class Index:
     ) -> int:
         """Compute the vectors of further texts, and return the number of texts added.
 
+        A text replaces the text of the index that has the same id.
+
         Args:
             texts: see `build`.
             ids: see `build`.
@@ -129,17 +129,24 @@ class Index:
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
-        texts, ids = _read(texts, ids, text_column, id_column, first=len(self) + 1)
+        known = {self[number]["id"]: number for number in range(len(self))}
+        largest = max((name for name in known if isinstance(name, int)), default=0)
+        texts, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
         if len(self):
             self._check_model()
-        self._add(self._encode(texts, **options), texts, ids)
+        vectors = self._encode(texts, **options)
+        if replaced := [known[name] for name in map(_plain, ids) if name in known]:
+            left = np.delete(np.arange(len(self)), replaced)
+            rows = [row for part in self._rows for row in part]
+            self._vectors, self._rows = [self.vectors[left]], [[rows[number] for number in left]]
+        self._add(vectors, texts, ids)
         if path is not None and path.is_file():
             self.sources.append(source_of(path, text_column, id_column))
         return len(texts)
 
     def __len__(self) -> int:
         """Return the number of texts."""
-        return self._size
+        return sum(map(len, self._rows))
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         """Return the `id` and the `text` of a text, counted from 0."""
@@ -285,13 +292,11 @@ class Index:
             rows = _Lines(folder / ROWS, np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False))
             expected = (about["texts"], about["dimensions"])
             if vectors.shape != expected or len(rows) != expected[0] or vectors.dtype != np.float32:
-                raise ValueError(
-                    f"{INDEX} has {expected[0]} texts of {expected[1]} dimensions, but {VECTORS} has "
-                    f"{vectors.shape} and {OFFSETS} {len(rows)} texts. Build the index again"
-                )
+                sizes = f"{VECTORS} has {vectors.shape} and {OFFSETS} {len(rows)} texts"
+                raise ValueError(f"{INDEX} has {expected[0]} texts of {expected[1]} dimensions, but {sizes}")
             index._start(model or about["model"], about["options"])
             index.sources = list(about["sources"])
-        index._size, index._vectors = len(rows), [vectors]
+        index._vectors.append(vectors)
         index._rows.append(rows)
         index._is_checked = False
         return index
@@ -313,10 +318,10 @@ class Index:
             return
         (vector,) = unit(self._encode([self[0]["text"]]))
         if vector.shape != self._vectors[0][0].shape or vector @ self._vectors[0][0] < _SAME_MODEL:
+            name = self._pipeline.model.name_or_path
             raise DataError(
-                f"the model {self._pipeline.model.name_or_path} does not compute the vectors of this "
-                "index: it has changed, or is another model. Pass the model of the index, or build the index "
-                "again."
+                f"the model {name} does not compute the vectors of this index: it has changed, or is another "
+                "model. Pass the model of the index, or build the index again."
             )
         self._is_checked = True
 
@@ -329,13 +334,8 @@ class Index:
         if not np.isfinite(vectors).all():
             raise DataError("a vector has a number that is NaN or infinite. Expected finite numbers.")
         self._vectors.append(unit(vectors))
-        self._rows.append(
-            [
-                (json_text({"id": _plain(name), "text": text}, ensure_ascii=True) + "\n").encode()
-                for name, text in zip(ids, texts, strict=True)
-            ]
-        )
-        self._size += len(texts)
+        rows = ({"id": _plain(name), "text": text} for name, text in zip(ids, texts, strict=True))
+        self._rows.append([(json_text(row, ensure_ascii=True) + "\n").encode() for row in rows])
 
 
 class _Lines(Sequence[bytes]):
@@ -352,9 +352,6 @@ class _Lines(Sequence[bytes]):
     def __getitem__(self, number: Any) -> Any:
         return self._bytes[self._offsets[number] : self._offsets[number + 1]].tobytes()
 
-    def __iter__(self) -> Any:
-        return (self._bytes[start:end].tobytes() for start, end in pairwise(self._offsets.tolist()))
-
 
 def source_of(path: Path, text_column: str | None, id_column: str | None) -> str:
     """Return a description of a file of texts by its content."""
@@ -362,22 +359,38 @@ def source_of(path: Path, text_column: str | None, id_column: str | None) -> str
         return json_text([file_sha256(path), text_column, id_column])
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: Any) -> int | str:
     """Return an id as JSON has it."""
-    value = value.item() if hasattr(value, "item") else value
-    return value if isinstance(value, int | str) else str(value)
+    name = as_list(name)
+    return name if isinstance(name, int | str) else str(name)
 
 
 def _read(
     source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
 ) -> tuple[list[str], list[Any]]:
-    """Return the texts of a source with their ids; see `Index.build`. Numbers begin at `first`."""
+    """Return the texts of a source that are not empty, with their ids. Numbers begin at `first`."""
     if not isinstance(source, str | PathLike | Mapping) and not is_table(source, None):
         source = list(source)
-        if all(isinstance(text, str) for text in source):
-            if text_column is not None or id_column is not None:
-                raise ConfigError("text_column and id_column are for tables. Omit them for a list of texts.")
-            return _with_text(source, range(first, first + len(source)) if ids is None else ids, "the texts")
+    if isinstance(source, list) and all(isinstance(text, str) for text in source):
+        if text_column is not None or id_column is not None:
+            raise ConfigError("text_column and id_column are for tables. Omit them for a list of texts.")
+        texts, name = source, "the texts"
+        names = list(range(first, first + len(texts)) if ids is None else ids)
+        if len(texts) != len(names):
+            raise DataError(f"received {len(texts)} texts and {len(names)} ids. Expected equal numbers.")
+    else:
+        texts, names, name = _read_table(source, ids, text_column, id_column, first=first)
+    pairs = [(text, identity) for text, identity in zip(texts, names, strict=True) if text.strip()]
+    if not pairs:
+        raise DataError(f"{name}: there is no text. Expected at least one.")
+    if empty := len(texts) - len(pairs):
+        logger.info(f"{name}: {empty:,} of {len(texts):,} rows have no text and are left out")
+    return [text for text, _ in pairs], [identity for _, identity in pairs]
+
+
+def _read_table(
+    source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
+) -> tuple[list[str], list[Any], str]:
     if ids is not None:
         raise ConfigError("ids are for a list of texts. For a table, pass id_column.")
     rows = read_rows(Path(source) if isinstance(source, PathLike) else source, name="the texts")
@@ -396,16 +409,4 @@ def _read(
         name = row.values.get(id_column) if id_column else None
         texts.append(text_of(row.values.get(text)))
         names.append(number if is_missing(name) else name)
-    return _with_text(texts, names, rows.name)
-
-
-def _with_text(texts: Sequence[str], ids: Sequence[Any], source: str) -> tuple[list[str], list[Any]]:
-    """Return the texts that are not empty, with their ids."""
-    if len(texts) != len(ids):
-        raise DataError(f"received {len(texts)} texts and {len(ids)} ids. Expected equal numbers.")
-    pairs = [(text, name) for text, name in zip(texts, ids, strict=True) if text.strip()]
-    if not pairs:
-        raise DataError(f"{source}: there is no text. Expected at least one.")
-    if empty := len(texts) - len(pairs):
-        logger.info(f"{source}: {empty:,} of {len(texts):,} rows have no text and are left out")
-    return [text for text, _ in pairs], [name for _, name in pairs]
+    return texts, names, rows.name

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from functools import partial
 from itertools import accumulate
 from operator import attrgetter
@@ -38,17 +38,13 @@ from albertkit.tokenization.batch import read_choice
 torch: Any = optional("torch", extra="torch")
 
 Pipeline = Any  # `core.Pipeline`, which imports this module
+_NO_OPTIONS = make_dataclass("NoOptions", ())
 _MIN_LENGTH = 3  # [CLS], a token, [SEP]
 _TEMPLATE = re.compile(r"((?:[^{}]|\{\{|\}\})*)\{0?\}((?:[^{}]|\{\{|\}\})*)")
 _CUT_UNSEEN = (
     "a text was truncated, and no label exceeds its threshold, so its answer is an empty list without "
     "`cut`. With top_k=None, the answer has all labels, and each has `cut`."
 )
-
-
-@dataclass(frozen=True)
-class _NoOptions:
-    pass
 
 
 class Plan(NamedTuple):
@@ -78,13 +74,17 @@ class Definition:
     """The names of the parts of an input: the keys of a mapping, or the columns of a table."""
     rest: str | None = None
     """The field that receives all further columns of a .tsv file."""
-    is_single: Callable[[Any], bool] = lambda inputs: isinstance(inputs, str | Mapping)
-    """Whether inputs are a single input."""
+
+    def is_single(self, inputs: Any) -> bool:
+        """Return whether inputs are a single input. One of a task of your own can be any object."""
+        is_pair = self.fields == PAIR_FIELDS and _is_pair(inputs)
+        is_object = not self.fields and not isinstance(inputs, Iterable)
+        return isinstance(inputs, str | Mapping) or is_pair or is_object
 
     @property
     def options(self) -> type:
         """The class of the options."""
-        return OPTIONS[self.name] if DEFINITIONS.get(self.name) is self else _NoOptions
+        return OPTIONS[self.name] if DEFINITIONS.get(self.name) is self else _NO_OPTIONS
 
 
 def _planned(
@@ -278,11 +278,11 @@ def _text_classification(pipeline: Pipeline, options: Any) -> Plan:
 
 
 def _sentence_order(pipeline: Pipeline, options: Any) -> Plan:
-    if (count := pipeline.model.config.num_labels) != len(ORDER_LABELS):
-        raise ConfigError(f"sentence-order needs a model with num_labels={len(ORDER_LABELS)}, got {count}")
-    task = SentenceOrder().bind(
-        pipeline.tokenizer, pipeline.model.config, TaskSettings(truncation=options.truncation or False)
-    )
+    config, count = pipeline.model.config, len(ORDER_LABELS)
+    if config.num_labels != count:
+        raise ConfigError(f"sentence-order needs a model with num_labels={count}, got {config.num_labels}")
+    settings = TaskSettings(truncation=options.truncation or False)
+    task = SentenceOrder().bind(pipeline.tokenizer, config, settings)
 
     def answer(_: TextExample, predicted: Any, cut: dict[str, int]) -> dict[str, Any]:
         return {"label": predicted.label, "score": max(predicted.scores), **cut}
@@ -295,8 +295,12 @@ def _zero_shot_classification(pipeline: Pipeline, options: Any) -> Plan:
 
     Every label becomes a hypothesis (Yin et al. 2019).
     """
-    entailment = _entailment_of(pipeline)
-    labels = _read_labels(options.candidate_labels)
+    entailment, labels = _entailment_of(pipeline), options.candidate_labels
+    if isinstance(labels, str):  # as in `transformers`; labels in a list are not stripped
+        labels = [label.strip() for label in labels.split(",") if label.strip()]
+    if not _are_words(labels) or not labels or not all(map(str.strip, labels)):
+        expected = "Expected labels, as a list or separated by commas."
+        raise ConfigError(f"candidate_labels is {short(options.candidate_labels)}. {expected}")
     before, after = split_template(options.hypothesis_template)
     strategy, longest = _limits(pipeline, options.truncation, options.max_length, default="only_first")
     is_independent = len(labels) == 1 or options.multi_label
@@ -336,22 +340,12 @@ def _entailment_of(pipeline: Pipeline) -> int:
     label2id = pipeline.model.config.label2id
     number = find_entailment(label2id)
     if number is None:
+        expected = 'Expected a label whose name begins with "entail", and others'
         raise ConfigError(
-            f"the model has the labels {', '.join(label2id)}. Expected a label whose name begins with "
-            '"entail", and others. Choose a model for natural language inference, or name the labels in '
-            "id2label of its config.json."
+            f"the model has the labels {', '.join(label2id)}. {expected}. Choose a model for natural "
+            "language inference, or name the labels in id2label of its config.json."
         )
     return number
-
-
-def _read_labels(given: Any) -> list[str]:
-    labels = given
-    if isinstance(given, str):  # as in `transformers`; labels in a list are not stripped
-        labels = [label.strip() for label in given.split(",") if label.strip()]
-    if not _are_words(labels) or not labels or not all(map(str.strip, labels)):
-        expected = "Expected labels, as a list or separated by commas."
-        raise ConfigError(f"candidate_labels is {short(given)}. {expected}")
-    return [*labels]
 
 
 def split_template(template: str) -> tuple[str, str]:
@@ -432,17 +426,15 @@ def _read_question(given: Any) -> QuestionExample:
 def _question_answering(pipeline: Pipeline, options: Any) -> Plan:
     config = pipeline.model.config
     trained = {"doc_stride": 128, "max_length": 384, "max_answer_length": 30} | saved_lengths(config)
-    stride = trained["doc_stride"] if options.doc_stride is None else options.doc_stride
     settings = TaskSettings(
         max_length=options.max_seq_len or trained["max_length"],
-        doc_stride=stride,
+        doc_stride=trained["doc_stride"] if options.doc_stride is None else options.doc_stride,
         max_question_length=options.max_question_len,
         max_answer_length=options.max_answer_len or trained["max_answer_length"],
         truncation=False,
     )
-    count = options.top_k
+    count, threshold = options.top_k, getattr(config, THRESHOLD_KEY, None)
     task = QuestionAnswering(n_best=count).bind(pipeline.tokenizer, config, settings)
-    threshold: float | None = getattr(config, THRESHOLD_KEY, None)
     if options.handle_impossible_answer is not None:
         threshold = (threshold or 0.0) if options.handle_impossible_answer else None
 
@@ -460,9 +452,7 @@ def _read_choice(given: Any) -> ChoiceExample:
     if isinstance(given, Mapping) and given.keys() <= {*CHOICE_FIELDS, CHOICES_FIELD}:
         context, question, choices = (given.get(name) for name in (*CHOICE_FIELDS, CHOICES_FIELD))
         if isinstance(context, str) and isinstance(question, str | None) and _are_words(choices):
-            return ChoiceExample(
-                id=context[:40], context=context, question=question, choices=tuple(cast(Any, choices))
-            )
+            return ChoiceExample(context[:40], context, question, tuple(cast(Any, choices)))
     expected = '{"context": "...", "question": "...", "choices": ["...", "..."]}'
     raise _wrong(given, f"{expected}, where the question is optional")
 
@@ -482,19 +472,6 @@ def _multiple_choice(pipeline: Pipeline, options: Any) -> Plan:
         return best | {"scores": scores, **cut}
 
     return _planned(pipeline, task, answer)
-
-
-def rows_of(fields: Mapping[str, Any]) -> Any:
-    """Return inputs of which each field was passed by keyword: one input, or a list for lists."""
-    question, context = fields.get("question"), fields.get("context")
-    if "choices" in fields or not (isinstance(question, list | tuple) or isinstance(context, list | tuple)):
-        return fields
-    questions = [question] if isinstance(question, str) else list(cast(Any, question))
-    contexts = [context] * len(questions) if isinstance(context, str) else list(cast(Any, context))
-    if len(questions) != len(contexts):
-        counts = f"{len(questions)} questions and {len(contexts)} contexts"
-        raise DataError(f"received {counts}. Expected equal numbers, or one context.")
-    return [{"question": q, "context": c} for q, c in zip(questions, contexts, strict=True)]
 
 
 # --- tasks of your own
@@ -525,7 +502,6 @@ def definition_of(task: Task) -> Definition:
         plan=plan,
         read=read,
         fields=(),
-        is_single=lambda inputs: isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable),
     )
 
 
@@ -550,7 +526,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             plan=_text_classification,
             read=_read_text_or_pair,
             fields=PAIR_FIELDS,
-            is_single=lambda inputs: isinstance(inputs, str | Mapping) or _is_pair(inputs),
         ),
         Definition(
             name="token-classification",
@@ -564,7 +539,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             plan=_question_answering,
             read=_read_question,
             fields=QUESTION_FIELDS,
-            is_single=lambda inputs: isinstance(inputs, Mapping),
         ),
         Definition(
             name="multiple-choice",
@@ -573,7 +547,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             read=_read_choice,
             fields=CHOICE_FIELDS,
             rest=CHOICES_FIELD,
-            is_single=lambda inputs: isinstance(inputs, Mapping),
         ),
         Definition(
             name="sentence-order",
@@ -581,7 +554,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             plan=_sentence_order,
             read=_read_pair,
             fields=PAIR_FIELDS,
-            is_single=lambda inputs: isinstance(inputs, Mapping) or _is_pair(inputs),
         ),
         Definition(
             name="zero-shot-classification",

@@ -84,6 +84,7 @@ CLASS, SEVERAL, NUMBER, TAGS = LabelKind.CLASS, LabelKind.SEVERAL, LabelKind.NUM
 KINDS = {kind.problem_type: kind for kind in (CLASS, SEVERAL, NUMBER)}
 
 _SHOWN, _RARE_SHOWN = 20, 5
+_BLANK = {"-", "--", "?", "n/a", "#n/a", "na", "nan"}
 _FEW_NUMBERS = 10  # up to this many different whole numbers are likely classes
 _WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")  # a decimal comma, or separated thousands
 _NUMBER_FORM = "with a decimal point and no thousands separator"
@@ -113,10 +114,8 @@ class LabelSet:
 
     def __post_init__(self) -> None:
         if not self.names or len({*self.names}) != len(self.names):
-            raise ConfigError(
-                f"the labels are {short(list(self.names))}. Expected at least one label, and no duplicates. "
-                "The labels of a model are in id2label of its config.json."
-            )
+            expected = "Expected at least one, and no duplicates, in id2label of config.json."
+            raise ConfigError(f"the labels are {short(list(self.names))}. {expected}")
 
     @classmethod
     def of(cls, config: AlbertConfig, *, kind: LabelKind | None = None) -> "LabelSet":
@@ -127,11 +126,12 @@ class LabelSet:
         """
         if kind is None and config.problem_type is None:
             kind = CLASS if config.num_labels > 1 else SEVERAL
-        return cls(kind or KINDS[config.problem_type], _names_of(config))  # type: ignore[index]
+        names = tuple(config.id2label[number] for number in range(config.num_labels))
+        return cls(kind or KINDS[config.problem_type], names)  # type: ignore[index]
 
     def in_order_of(self, config: AlbertConfig) -> "LabelSet":
         """Return these labels in the order of a model's scores if the model has the same labels."""
-        names = _names_of(config)
+        names = tuple(config.id2label[number] for number in range(config.num_labels))
         return replace(self, names=names) if sorted(names) == sorted(self.names) else self
 
     @cached_property
@@ -280,7 +280,8 @@ class LabelSet:
             true, predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
         scores = class_scores(true, predicted, labels=self.names)
         if self.may_abstain:
-            right = [one == other for one, other in zip(true, predicted, strict=True) if other is not None]
+            pairs = zip(true, predicted, strict=True)
+            right = [label == answer for label, answer in pairs if answer is not None]
             scores["coverage"] = len(right) / len(true)
             scores["accuracy_answered"] = sum(right) / max(1, len(right))
         return scores
@@ -342,6 +343,9 @@ class LabelSet:
         if rare := [repr(name) for name in names if counts[name] == 1]:
             shown = _listed(rare, _RARE_SHOWN)
             notes.append(f"labels with a single training example, perhaps by mistake: {shown}")
+        if blank := [name for name in names if spelling_key(name) in _BLANK]:
+            shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in blank)
+            notes.append(f"labels that may stand for a missing label: {shown}. If so, empty these cells.")
         spellings = Counter(map(spelling_key, names))
         if similar := [name for name in names if spellings[spelling_key(name)] > 1]:
             shown = ", ".join(map(repr, sorted(similar, key=spelling_key)[:_SHOWN]))
@@ -380,10 +384,6 @@ def entropy(counts: Counter[Any]) -> float:
 
 def _listed(names: Sequence[str], count: int) -> str:
     return ", ".join(names[:count]) + (", ..." if len(names) > count else "")
-
-
-def _names_of(config: AlbertConfig) -> tuple[str, ...]:
-    return tuple(config.id2label[number] for number in range(config.num_labels))
 
 
 def _as_tuple(label: Any) -> tuple[Any, ...]:
@@ -471,9 +471,7 @@ def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | N
     """
     used = {*chain.from_iterable(sentences)} - {IGNORED}
     if len(used) < 2:
-        raise DataError(
-            f"every word has the label {''.join(used)!r}. Expected at least two different labels."
-        )
+        raise DataError(f"every word has the label {''.join(used)!r}. Expected at least two labels.")
     if names or not of_scheme(used):
         return LabelSet(TAGS, names or _ordered(list(used)))
     inside = sorted(used - {OUTSIDE})

@@ -173,10 +173,12 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         last = bisect_left(offsets, start + len(text), key=itemgetter(0)) - 1
         if first > last:
             raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
-        labels = [NO_ANSWER] * len(windows)
-        for number, shown in enumerate(windows):
-            if first in shown and last in shown:
-                labels[number] = (before + first - shown.start, before + last - shown.start)
+        labels = [
+            (before + first - shown.start, before + last - shown.start)
+            if first in shown and last in shown
+            else NO_ANSWER
+            for shown in windows
+        ]
         return labels if set(labels) != {NO_ANSWER} else [None] * len(windows)
 
     def _fit_question(self, question: str) -> tuple[str, int, int]:
@@ -187,10 +189,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         if left_out <= 0:
             return question, len(encoding), 0
         if not self.settings.truncation:
-            raise DataError(
-                f"the question {short(question)} has {len(encoding)} tokens. Expected at most "
-                f"{self.max_question_length}, to leave room for the context. Shorten it."
-            )
+            expected = f"Expected at most {self.max_question_length}, to leave room for the context"
+            raise DataError(f"the question {short(question)} has {len(encoding)} tokens. {expected}.")
         question = question[: encoding.offsets[self.max_question_length - 1][1]]
         return question, len(encode(question)[0]), left_out
 

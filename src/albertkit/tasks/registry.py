@@ -35,7 +35,7 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
         raise ConfigError(f"the task is {task!r}{did_you_mean(str(task), TASKS)}. Expected one of {known}.")
     if task.name in TASKS and type(task) is not TASKS[task.name]:
         what = f"the name of {type(task).__name__} is {task.name!r}, which is a task of albertkit"
-        raise ConfigError(f"{what}. Choose another `name`, because models record it.")
+        raise ConfigError(f"{what}. Choose another `name`.")
     return task
 
 
@@ -51,15 +51,11 @@ def task_for(
     if own:
         raise needs_class(model, own)
     name = config.extra.get(TASK_KEY)
-    if name is None:
-        names = [
-            task_class.name
-            for task_class in TASKS.values()
-            if task_class.architecture in (config.architectures or [])
-        ]
-        if SentenceEmbedding.name in names and POOLING_KEY not in config.extra:
-            names.remove(SentenceEmbedding.name)
-        name = next(iter(names), None)
+    for known in TASKS.values() if name is None else ():
+        # AlbertModel is also the class of models without a task.
+        is_encoder = known is SentenceEmbedding and POOLING_KEY not in config.extra
+        if known.architecture in (config.architectures or []) and not is_encoder:
+            return known()
     if name not in TASKS:
         what = "does not record its task" if name is None else f"was fine-tuned for {name!r}"
         raise ConfigError(f"{model} {what}. Pass the task: {', '.join(TASKS)}, or a `Task` of your own.")

@@ -49,14 +49,11 @@ def text_rows(
         what = f"text {short(text)}" if isinstance(text, str) else f"pair {', '.join(map(short, text))}"
         reason = f"the {what} has {count} tokens with [CLS] and [SEP], but the maximum is {max_length}."
         raise TooLongError(reason, count, max_length)
-    for number in long:
+    for number in long if strategy == "only_first" else ():
         # [CLS] and [SEP] of the first text, and at least one of its tokens, must fit beside the second text.
-        second = sum(rows[number].token_type_ids)
-        if strategy == "only_first" and second > max_length - 3:
-            raise DataError(
-                f"the second text {short(texts[number][1])} has {second} tokens with its [SEP], which leaves "
-                f"no room for the first: the maximum is {max_length}."
-            )
+        if (second := sum(rows[number].token_type_ids)) > max_length - 3:
+            what = f"the second text {short(texts[number][1])} has {second} tokens with its [SEP]"
+            raise DataError(f"{what}, which leaves no room for the first: the maximum is {max_length}.")
     cut = tokenizer(
         [texts[number] for number in long],
         truncation=strategy,
@@ -136,8 +133,7 @@ class UnknownTokens:
         share = self._affected_unknown / self._affected_tokens
         return (
             f"{self.affected:,} of {self.examples:,} texts consist mostly of unknown tokens ({share:.0%} of "
-            "their tokens): the vocabulary does not cover their script or symbols, so the model cannot tell "
-            "them apart"
+            "their tokens): the vocabulary does not cover their script or symbols"
         )
 
     def warn(self) -> bool:

@@ -137,17 +137,13 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         kind, config = _kind(training), self.config
         if self.modules.steps:
             after = ", ".join(type(step).__name__ for step in self.modules.steps)
-            raise ConfigError(
-                f"the pooling of the model is {self.modules.pooling}, followed by {after}, which cannot be "
-                "trained. Choose a pooling (--pooling), which removes the modules."
-            )
+            what = f"the pooling {self.modules.pooling} of the model is followed by {after}"
+            raise ConfigError(f"{what}, which cannot be trained. Choose another pooling (--pooling).")
         if batch_size < 2:
             raise ConfigError("batch_size is 1, but training compares the texts of a batch. Use at least 2.")
         if kind == "alone" and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
-            raise ConfigError(
-                "training on single texts needs dropout, but the model has none. Set dropout to 0.1, or add "
-                "second texts (--pair-column)."
-            )
+            expected = "Set dropout to 0.1, or add second texts (--pair-column)."
+            raise ConfigError(f"training on single texts needs dropout, but the model has none. {expected}")
         if kind == "scored" and len({example.score for example in training}) == 1:
             raise DataError(f"every pair has the score {training[0].score}. Expected scores that differ.")
         _kind(validation, alone=False)
@@ -320,9 +316,7 @@ def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:
     """Return the kind of all examples, a key of `_KINDS`. Unless `alone`, single texts are an error."""
     if examples[0].pair is None:
         if not alone:
-            raise DataError(
-                f"{examples[0].id} has one text, but sentence embeddings are evaluated on pairs. Add second "
-                "texts (--pair-column), with scores or without."
-            )
+            what = f"{examples[0].id} has one text, but sentence embeddings are evaluated on pairs"
+            raise DataError(f"{what}. Add second texts (--pair-column), with scores or without.")
         return "alone"
     return "together" if examples[0].score is None else "scored"

@@ -369,10 +369,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             scores |= {metric.title: float(metric.function(true, predicted)) for metric in self.own_metrics}
         scores = {name: value if isinstance(value, int) else float(value) for name, value in scores.items()}
         if wrong := [name for name, value in scores.items() if not math.isfinite(value)]:
-            raise DataError(
-                f"the metric {wrong[0]!r} of {self.name} is {scores[wrong[0]]}. Expected a finite number. If "
-                "the predictions are NaN, the training diverged: lower the learning rate."
-            )
+            what = f"the metric {wrong[0]!r} of {self.name} is {scores[wrong[0]]}"
+            raise DataError(f"{what}. If the predictions are NaN, the training diverged.")
         return scores
 
     def with_metrics(self, metrics: OwnMetrics) -> Self:
@@ -384,9 +382,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         task.own_metrics = tuple(item if isinstance(item, Metric) else Metric(item) for item in items)
         names = Counter([*self.metrics, *(metric.title for metric in task.own_metrics)])
         if taken := [name for name, count in names.items() if count > 1]:
-            raise ConfigError(
-                f"two metrics are named {taken[0]!r}. Rename yours: Metric(function, name=...)."
-            )
+            raise ConfigError(f"two metrics are named {taken[0]!r}. Rename one: Metric(function, name=...).")
         return task
 
     @property

@@ -175,7 +175,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return [replace(decisions[0], severity=score, details=details | {"score": score})]
 
     def outcomes(self, example: TextExample, prediction: Classified) -> list[Decision]:
-        """Return the decisions; for several labels one for each label that is true or predicted."""
+        """Return the decisions; for several labels, one for each label that is true or predicted."""
         if self.labels.kind is not SEVERAL:
             return self.decisions(example, prediction)
         true, predicted = ({*side} for side in (example.label, prediction.label) if isinstance(side, tuple))
@@ -203,14 +203,13 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def tuned(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, Any]:
         """Return the config entry of the thresholds, if the settings have a threshold."""
-        match self.settings.threshold:
-            case None:
-                return {}
-            case "auto":
-                probabilities = np.array([prediction.scores for prediction in predictions])  # (N, K)
-                true = [example.label for example in examples]
-                return {THRESHOLDS_KEY: self.labels.tuned_thresholds(true, probabilities)}
-        return {THRESHOLDS_KEY: self.labels.thresholds}
+        if self.settings.threshold is None:
+            return {}
+        if self.settings.threshold != "auto":
+            return {THRESHOLDS_KEY: self.labels.thresholds}
+        probabilities = np.array([prediction.scores for prediction in predictions])  # (N, K)
+        true = [example.label for example in examples]
+        return {THRESHOLDS_KEY: self.labels.tuned_thresholds(true, probabilities)}
 
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
         labels, true = self.labels, [example.label for example in examples]
