@@ -182,25 +182,18 @@ def data_options(
     if not trained or options.glue is not None:
         return options
     table = _table(task, data, options)
-    if table is None:  # CoNLL files have column numbers
-        columns = {
-            name: value
-            for name, value in trained.items()
-            if name == "merge_labels" or str(value).removeprefix("-").isdecimal()
-        }
-        return replace(options, **columns)
-    if file_format(Path(table.name))[0] in (".csv", ".tsv"):
+    if table is not None and file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
-    present = set(table.columns) if table else set()
-    return replace(
-        options,
-        **{
-            name: value
-            for name, value in trained.items()
-            if name in _NO_COLUMNS or (name not in _LAYOUT and {*columns_in(str(value), present)} <= present)
-        },
-    )
+
+    def applies(name: str) -> bool:
+        if name in _NO_COLUMNS or name in _LAYOUT:
+            return name in _NO_COLUMNS
+        if table is None:  # CoNLL files have column numbers
+            return str(trained[name]).removeprefix("-").isdecimal()
+        return {*columns_in(str(trained[name]), table.columns)} <= {*table.columns}
+
+    return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
 
 def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:

@@ -35,7 +35,7 @@ from albertkit.files import contents, finite, flush_to_disk, full_disk_named, wr
 from albertkit.recipe import build
 from albertkit.training.distributed import World
 from albertkit.training.progress import CURVES, METRICS, RUN_JSON, TENSORBOARD, metrics_lines
-from albertkit.training.settings import TrainingSettings
+from albertkit.training.settings import TrainingSettings, flat_values
 from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16
 
@@ -214,7 +214,7 @@ def _reading(folder: Path) -> Iterator[None]:
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Convert through JSON, so that a tuple equals the list it was saved as.
-    before, now = _flat(saved), _flat(json.loads(json.dumps(current)))
+    before, now = flat_values(saved), flat_values(json.loads(json.dumps(current)))
     names = sorted(name for name in before | now if before.get(name, _NOTHING) != now.get(name, _NOTHING))
 
     def shown(values: dict[str, Any], name: str) -> str:
@@ -234,13 +234,3 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
 
 
 _NOTHING = object()
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Return the values in nested dicts and lists by their path, such as "task.max_length"."""
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict):
-        return {name: value}
-    inner = (_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
-    return {path: item for group in inner for path, item in group.items()}

@@ -159,3 +159,13 @@ class TrainingSettings(RunSettings):
         if self.schedule == "trapezoid":
             free |= {self.unit, f"decay_{self.unit}"}
         return {key: value for key, value in asdict(self).items() if key not in free}
+
+
+def flat_values(value: Any, name: str = "") -> dict[str, Any]:
+    """Return the values in nested dicts and lists by their path, such as "task.max_length"."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {name: value}
+    inner = (flat_values(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
+    return {path: item for group in inner for path, item in group.items()}
