@@ -294,7 +294,6 @@ def run_prepared(
     world: World,
     callbacks: Sequence[Callback] = (),
 ) -> FinetuningRun:
-    """Train and write the report, or resume the run in `output`."""
     epochs = Epochs(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
     )
@@ -313,7 +312,6 @@ def run_prepared(
 def _finish(
     prepared: Prepared, settings: FinetuningSettings, output: Path, world: World, state: RunState
 ) -> dict[str, Any]:
-    """Evaluate the best model, and write and return the report."""
     model_class = auto.model_class(prepared.task.architecture)
     validation, metric = prepared.validation, prepared.metric
     model = model_class.from_pretrained(output, device_map=world.device)

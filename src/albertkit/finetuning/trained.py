@@ -89,7 +89,6 @@ def split_settings(
 def load_task(
     task: str | Task | None, model: str | Path, settings: TaskSettings, *, device: Device = CPU
 ) -> tuple[Task, Model]:
-    """Return a task with a model that was fine-tuned for it."""
     model = str(model)
     chosen = task_for(load_config(model), model, task)
     loaded, report = load_model(model, chosen.architecture, device=device)
@@ -212,7 +211,6 @@ def content_hashes(examples: Iterable[Any]) -> list[str | None]:
 
 
 def shared_note(shared: int, examples: int) -> str:
-    """Return a note on the number of examples whose content is that of a training example."""
     return (
         f"{shared:,} of {examples:,} examples have the same text or context as a training example, so the "
         "metrics can be too high"

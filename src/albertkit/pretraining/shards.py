@@ -61,13 +61,11 @@ class Manifest:
     shards: tuple[ShardRecord, ...]
 
     def write(self, folder: Path) -> None:
-        """Write `manifest.json` atomically."""
         values = {"format": FORMAT, "version": VERSION, **asdict(self)}
         write_json(folder / MANIFEST, values, ensure_ascii=False)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a finished folder."""
         file = folder / MANIFEST
         if not file.exists():
             raise DataError(
@@ -194,8 +192,6 @@ class _Chunk:
 
 
 class ShardBuilder:
-    """Collects the documents of one shard."""
-
     def __init__(self, vocabulary_size: int) -> None:
         # Takes half the disk space and memory traffic of uint32, and suffices for nearly every vocabulary.
         self._type = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32

@@ -1,6 +1,7 @@
 """The settings of training, whatever the model is trained on."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -161,11 +162,9 @@ class TrainingSettings(RunSettings):
         return {key: value for key, value in asdict(self).items() if key not in free}
 
 
-def flat_values(value: Any, name: str = "") -> dict[str, Any]:
-    """Return the values in nested dicts and lists by their path, such as "task.max_length"."""
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict):
-        return {name: value}
-    inner = (flat_values(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
-    return {path: item for group in inner for path, item in group.items()}
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return settings with those of tables under names such as "task.max_length"."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flat_values(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
