@@ -345,15 +345,17 @@ def evaluate(
         if not overwrite or output.is_file():
             check_new_folder(output)
     place = read_device(engine_device(engine, device))
-    setup = open_trained(model, task, data, settings, call=evaluate, name="data", labeled=True, device=place)
-    loaded, task = setup.model, setup.task.with_metrics(metrics)
+    task, loaded, reader, options = open_trained(
+        model, task, data, settings, call=evaluate, name="data", labeled=True, device=place
+    )
+    task = task.with_metrics(metrics)
     if main_metric is not None:
         check_metric(main_metric, task.directions, name="main_metric")
     splits = load_splits(
         task,
-        {"data": setup.reader},
+        {"data": reader},
         labels=task.labels,
-        merge_labels=setup.settings["merge_labels"],
+        merge_labels=options["merge_labels"],
         skip_unknown_labels=skip_unknown_labels,
     )
     given, read = splits.examples["data"], splits.reports["data"]

@@ -33,7 +33,7 @@ from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS, task_of
 from albertkit.tasks.task import OwnMetrics, Task
 from albertkit.training.callbacks import Callback, check_callbacks
-from albertkit.training.checkpoints import refuse_other_folders, remove_training_files
+from albertkit.training.checkpoints import LOCK, refuse_other_folders, remove_training_files
 from albertkit.training.distributed import World, join_world
 from albertkit.training.loop import Training
 from albertkit.training.progress import CURVES, LOGGED_DIGITS, read_metrics
@@ -46,8 +46,6 @@ logger = logging.getLogger(__name__)
 SEEDS_JSON = "seeds.json"
 SPLITS = {"training": "train", "validation": "validation"}
 """The names of the data in the report -> the arguments of `finetune`."""
-# Model, tokenizer, report, plots, curves; not the lock.
-_COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl", ".csv")
 
 # A run is checked for a collapse only at its end, because a slow start looks the same.
 _NOTHING_LEARNED = 0.99  # share of the prior's loss above which a run has learned nothing
@@ -267,7 +265,7 @@ def run_seeds(
     # First, so that the folder is marked as belonging to these runs.
     write_json(output / SEEDS_JSON, finite(summary))
     for file in folder.iterdir():
-        if file.is_file() and file.suffix in _COPIED:
+        if file.is_file() and file.name != LOCK:  # model, tokenizer, report, plots, curves
             copy_file(file, output / file.name)
     for name in files_of(prepared.task.config):  # of sentence embedding, some in folders
         copy_file(folder / name, output / name)

@@ -5,7 +5,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,18 +100,6 @@ def load_task(
     return chosen.bind(load_tokenizer(model), loaded.config, settings), loaded
 
 
-@dataclass(frozen=True)
-class Setup:
-    """A fine-tuned model, and the reader of the data that it is used for."""
-
-    task: Task
-    """The task, bound to the model."""
-    model: Model
-    reader: Reader[Any]
-    settings: dict[str, Any]
-    """The settings for reading examples and the data options, by name."""
-
-
 def open_trained(
     model: str,
     task: str | Task | None,
@@ -122,10 +110,11 @@ def open_trained(
     name: str,
     labeled: bool,
     device: Device,
-) -> Setup:
-    """Load a fine-tuned model and open its data.
+) -> tuple[Task, Model, Reader[Any], dict[str, Any]]:
+    """Load a fine-tuned model, open its data, and log the data options that come from the fine-tuning.
 
-    Logs the data options that come from the fine-tuning.
+    Returns:
+        The task, bound to the model; the model; the reader; and the settings and data options by name.
     """
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
@@ -143,7 +132,7 @@ def open_trained(
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
     if note := length_note(bound):
         logger.info("%s", note)
-    return Setup(bound, loaded, reader, asdict(settings) | asdict(options))
+    return bound, loaded, reader, asdict(settings) | asdict(options)
 
 
 def length_note(task: Task) -> str | None:
