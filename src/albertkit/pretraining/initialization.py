@@ -96,10 +96,9 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
     if groups % had:  # otherwise a new group would do the work of two
         raise ConfigError(f"num_hidden_groups is {groups}. Expected a multiple of {had}, those of {name}.")
     grown = AlbertForPreTraining(config)
+    copies = groups // had  # of each group
     weights, group = model.state_dict(), re.compile(r"(?<=albert_layer_groups\.)\d+")
-    sources = {
-        name: group.sub(lambda part: str(int(part[0]) * had // groups), name) for name in grown.state_dict()
-    }
+    sources = {name: group.sub(lambda part: str(int(part[0]) // copies), name) for name in grown.state_dict()}
     grown.load_state_dict({name: weights[source] for name, source in sources.items()})
     return grown
 

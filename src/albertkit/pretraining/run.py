@@ -67,7 +67,7 @@ class PretrainingRun(RunFolder):
 
     def _card(self) -> dict[str, Any]:
         rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in self.metrics.items())
-        settings = self.settings
+        settings: dict[str, Any] = self.settings
         start = settings.get("init_from") or ""
         if start:
             # The card is public, so it must not show the path of a local folder.
