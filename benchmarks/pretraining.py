@@ -163,7 +163,7 @@ def write_tokenizer(name: str, folder: Path) -> None:
 def write_shards(texts: str | None, folder: Path) -> None:
     """Write shards of at most 8 MB of text."""
     documents: Iterator[str] = (
-        (document.text for document in Corpus.find([texts])) if texts else iter(topics.values())
+        (document.text for document in Corpus([texts])) if texts else iter(topics.values())
     )
     characters = 0
     with (folder / "texts.jsonl").open("w") as file:

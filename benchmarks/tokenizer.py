@@ -25,7 +25,7 @@ MAX_CHARACTERS = 8_000_000
 
 def paragraphs(texts: str | None) -> list[str]:
     """Return the paragraphs of a corpus, up to the document that reaches 8 million characters."""
-    documents = (document.text for document in Corpus.find([texts])) if texts else iter(topics.values())
+    documents = (document.text for document in Corpus([texts])) if texts else iter(topics.values())
     result: list[str] = []
     characters = 0
     for document in documents:

@@ -173,7 +173,6 @@ class _RayWorker:
 
 
 def _resources(workers: int | None, device: str | None) -> tuple[str, int]:
-    """Return the kind of device and the number of workers."""
     resources = ray.cluster_resources()
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     kind = ("cuda" if gpus else "cpu") if device == "auto" else device or "cpu"

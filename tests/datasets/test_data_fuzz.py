@@ -237,7 +237,7 @@ def test_corpora(tmp_path: Path, ending: str) -> None:
 
     cases = json_lines([{"text": text}] * 3, seed=8) if ending == ".jsonl" else contents()
     count_refused(
-        lambda: list(Corpus.find([str(path)], text_column="text")),
+        lambda: list(Corpus([str(path)], text_column="text")),
         rewritten(path, cases),
         largest_growth=DATA_GROWTH,
     )

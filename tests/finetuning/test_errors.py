@@ -77,7 +77,8 @@ def test_errors_of_a_classifier(three_classes: Path, tmp_path: Path) -> None:
     ]
     assert list(errors[0]) == ["row", "ticket", "input_score", "text", "label", "true", "predicted", "score"]
     assert errors[0]["ticket"] == f"T{errors[0]['row'] - 2}"
-    with (output / "errors.csv").open(newline="") as file:
+    assert (output / "errors.csv").read_bytes().startswith(b"\xef\xbb\xbfrow,")  # for Excel
+    with (output / "errors.csv").open(newline="", encoding="utf-8-sig") as file:
         assert list(csv.DictReader(file)) == [
             {name: str(value) for name, value in one.items()} for one in errors
         ]
@@ -93,6 +94,26 @@ def test_errors_of_a_classifier(three_classes: Path, tmp_path: Path) -> None:
     page = (output / "report.md").read_text()
     assert "| label | precision | recall | F1 | count |" in page
     assert "[errors.csv](errors.csv)" in page
+
+
+def test_a_report_is_replaced_only_with_overwrite(three_classes: Path, tmp_path: Path) -> None:
+    evaluate(three_classes, data=rows(3, [*"abc"]), output=tmp_path)
+    with pytest.raises(DataError, match=r"has the report of an earlier evaluation.*--overwrite"):
+        evaluate(three_classes, data=rows(6, [*"abc"]), output=tmp_path)
+    evaluate(three_classes, data=rows(6, [*"abc"]), output=tmp_path, overwrite=True)
+    assert json.loads((tmp_path / "report.json").read_text())["examples"] == 6
+
+
+def test_unknown_labels_can_be_skipped(three_classes: Path) -> None:
+    data = rows(8, [*"abcd"])
+    with pytest.raises(DataError, match=r"row 4: the label 'd' is unknown.*--skip-unknown-labels"):
+        evaluate(three_classes, data=data)
+    evaluation = evaluate(three_classes, data=data, skip_unknown_labels=True)
+    known = [row for row in data if row["label"] != "d"]
+    assert evaluation.metrics == evaluate(three_classes, data=known).metrics
+    assert evaluation.report["data"]["problems"]["mislabeled"]["count"] == 2
+    with pytest.raises(DataError, match="there are no usable examples"):
+        evaluate(three_classes, data=rows(2, ["d"]), skip_unknown_labels=True)
 
 
 def test_errors_of_examples_in_memory(three_classes: Path) -> None:

@@ -17,7 +17,7 @@ from albertkit.pretraining.settings import PreparationSettings
 
 
 def read(*inputs: Path, **settings) -> list[str]:
-    return [document.text for document in Corpus.find(inputs, **settings)]
+    return [document.text for document in Corpus(inputs, **settings)]
 
 
 def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_text_files_may_be_compressed(tmp_path: Path, sentence_per_line: bool) -
 def test_blank_lines_separate_documents_of_sentence_per_line(tmp_path: Path) -> None:
     file = tmp_path / "original.txt"
     file.write_bytes(b"\xef\xbb\xbf\n\nOne.\nTwo.\n\n \nThree.\r\n\r\nFour.")
-    documents = list(Corpus.find([file], sentence_per_line=True))
+    documents = list(Corpus([file], sentence_per_line=True))
     assert [document.text.split() for document in documents] == [["One.", "Two."], ["Three."], ["Four."]]
     assert [document.origin.rpartition(" ")[2] for document in documents] == ["3", "7", "9"]
     assert not any(document.continues for document in documents)
@@ -72,7 +72,7 @@ def test_long_text_files_are_read_in_parts(
     file = tmp_path / "long.txt"
     text = "".join(f"Sentence number {i}.\n" for i in range(20)) + "\nThe next block.\n"
     file.write_text(text, encoding="utf-8")
-    documents = list(Corpus.find([file], sentence_per_line=sentence_per_line))
+    documents = list(Corpus([file], sentence_per_line=sentence_per_line))
     assert "".join(document.text for document in documents) == text
     assert all(len(document.text) <= 110 for document in documents)
     assert len(documents) > 3
@@ -87,7 +87,7 @@ def test_long_records_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(corpus_module, "PART_CHARACTERS", 40)
     text = "word " * 30 + "\n\n" + "line\n" * 30 + "x" * 200
     parquet.write_table(pa.table({"text": [text, "short"]}), tmp_path / "long.parquet")
-    *parts, last = Corpus.find([tmp_path])
+    *parts, last = Corpus([tmp_path])
     assert "".join(part.text for part in parts) == text
     assert [part.continues for part in parts] == [False] + [True] * (len(parts) - 1)
     assert max(len(part.text) for part in parts) <= 80
@@ -141,7 +141,7 @@ def test_paths_may_be_text_and_any_iterable(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"Text of {name}.")
     expected = ["Text of a.txt.", "Text of b.txt."]
     for paths in (str(tmp_path), [str(tmp_path)], (tmp_path,), iter(sorted(tmp_path.glob("*.txt")))):
-        assert [document.text.strip() for document in Corpus.find(paths)] == expected
+        assert [document.text.strip() for document in Corpus(paths)] == expected
 
 
 def test_unusable_inputs_are_an_error(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_unusable_inputs_are_an_error(tmp_path: Path) -> None:
         read()
     for name in ("", tmp_path / "nothing*.txt", "a**b", tmp_path):  # a**b is no pattern before Python 3.13
         with pytest.raises(DataError, match=r"no \.txt, \.jsonl, \.parquet file was found"):
-            Corpus.find([name])
+            Corpus([name])
     parquet.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"no column 'text'. Columns: a, b"):
         read(tmp_path)

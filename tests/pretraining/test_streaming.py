@@ -46,7 +46,7 @@ def test_prepare_keeps_the_texts_of_a_unit_in_memory(kind: str, tmp_path: Path) 
     gc.collect()
     Text.most = Text.held
     streamed = albertkit.prepare(
-        stream if kind == "stream" else iter(stream),  # type: ignore[arg-type]
+        stream if kind == "stream" else iter(stream),
         tokenizer="bundled", output=tmp_path / "streamed", workers=1, unit_characters=4_000,
     )  # fmt: skip
     gc.collect()
@@ -75,7 +75,7 @@ def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None
     assert found[0].summary()["source_documents"] == 50
     for stream in (dataset.to_iterable_dataset(), iter(rows)):
         with pytest.raises(DataError, match=r"the given rows: no column 'text'. The columns are body"):
-            Corpus.find(stream)  # type: ignore[arg-type]
+            Corpus(stream)
 
 
 def test_a_generator_of_other_values_is_an_error(tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_a_generator_of_other_values_is_an_error(tmp_path: Path) -> None:
         (["nowhere.txt"], "'nowhere.txt': no .txt"),
     ):
         with pytest.raises(DataError, match=message):
-            Corpus.find(iter(values))  # type: ignore[arg-type]
+            Corpus(iter(values))
     with pytest.raises(DataError, match="row 2: expected a mapping"):
-        list(Corpus.find(iter([{"text": "a"}, "b"])))  # type: ignore[arg-type]
+        list(Corpus(iter([{"text": "a"}, "b"])))
     (tmp_path / "a.txt").write_text("A text.")
-    assert [one.text for one in Corpus.find(tmp_path.glob("*.txt"))] == ["A text."]  # type: ignore[arg-type]
+    assert [one.text for one in Corpus(tmp_path.glob("*.txt"))] == ["A text."]
 
 
 def test_a_vocabulary_is_trained_from_a_generator(tmp_path: Path) -> None:

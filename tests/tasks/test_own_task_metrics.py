@@ -70,9 +70,9 @@ def test_a_run_cannot_be_resumed_with_other_metrics(
     report = folder / "report.json"
     before = None if stopped else report.read_bytes()
     for metrics, message in (
-        (None, "main_metric: saved 'cost', now 'accuracy'; own_metrics.cost: saved 'lower', now nothing"),
+        (None, "main_metric: saved 'cost', now 'accuracy'; own_metrics.cost: saved 'lower', now None"),
         (gain, "main_metric: saved 'cost', now 'gain'"),
-        ([COST, gain], "own_metrics.gain: saved nothing, now 'higher'"),
+        ([COST, gain], "own_metrics.gain: saved None, now 'higher'"),
         (cost, "own_metrics.cost: saved 'lower', now 'higher'"),
     ):
         with pytest.raises(TrainingError, match=f"cannot be resumed with these settings .*{message}"):

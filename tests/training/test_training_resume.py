@@ -142,9 +142,9 @@ def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> Non
         ({"seed": 5}, {}, "seed: saved 0, now 5"),
         ({"steps": 20}, {}, "steps: saved 12, now 20"),
         ({}, {"task": {"length": 9, "depth": 2}}, r"\(task.length: saved 8, now 9\)"),
-        ({}, {"task": {}}, "task.depth: saved 2, now nothing; task.length: saved 8, now nothing"),
-        ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567'..."),
-        ({}, {"shards": ["a", "c"] * 10}, r"\(shards.1: saved 'b', now 'c'; .*shards.15.*; and 2 more\)"),
+        ({}, {"task": {}}, "task.depth: saved 2, now None; task.length: saved 8, now None"),
+        ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567"),
+        ({}, {"shards": ["a", "c"] * 10}, r"\(shards: saved \['a', 'b', .*, now \['a', 'c', .*\]\)"),
     ],
 )
 def test_a_run_cannot_be_resumed_with_other_settings(

@@ -278,7 +278,7 @@ def measure_on_labels(
 
     `columns` are fields of `DataOptions`, which override those of the fine-tuning.
     """
-    setup = open_trained(
+    own_task, exact, reader, options = open_trained(
         str(source),
         task,
         str(data),
@@ -288,16 +288,15 @@ def measure_on_labels(
         labeled=True,
         device=CPU,
     )
-    exact = setup.model
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
     splits = load_splits(
-        setup.task,
-        {"data": setup.reader},
-        labels=setup.task.labels,
-        merge_labels=setup.settings["merge_labels"],
+        own_task,
+        {"data": reader},
+        labels=own_task.labels,
+        merge_labels=options["merge_labels"],
     )
-    setup.task.check_fit(splits.examples["data"])
-    examples = EvaluationSet(setup.task, splits.examples["data"])
+    own_task.check_fit(splits.examples["data"])
+    examples = EvaluationSet(own_task, splits.examples["data"])
     before, after = (
         examples.evaluate(model, exact.config, engine=engine)
         for model, engine in (

@@ -63,7 +63,6 @@ class Epochs:
 
     @property
     def steps(self) -> int:
-        """Number of batches per epoch."""
         return len(self._epoch(0))
 
     def stream(self, position: dict[str, int] | None) -> Iterator[tuple[UnitBatch, dict[str, int]]]:

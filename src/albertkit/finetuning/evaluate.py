@@ -296,6 +296,7 @@ def evaluate(
     batch_tokens: int | None = None,
     engine: str = "auto",
     overwrite: bool = False,
+    skip_unknown_labels: bool = False,
     **settings: Any,
 ) -> Evaluation:
     """Evaluate a fine-tuned model on labeled data.
@@ -316,6 +317,8 @@ def evaluate(
             device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         overwrite: whether to replace the report of an earlier evaluation in `output`.
+        skip_unknown_labels: whether to skip and count examples with a label that the model does not have,
+            instead of raising an error.
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
     Returns:
@@ -334,15 +337,27 @@ def evaluate(
         replaced = {(output / name).resolve() for name in (PREDICTIONS, ERRORS)}
         if isinstance(data, str | Path) and Path(data).resolve() in replaced:
             raise DataError(f"the report in {output} would replace {data}, which is the input.")
+        if not overwrite and (output / REPORT_JSON).is_file():
+            raise DataError(
+                f"{output} has the report of an earlier evaluation. Choose another folder, or replace the "
+                "report with --overwrite (in Python overwrite=True)."
+            )
         if not overwrite or output.is_file():
             check_new_folder(output)
     place = read_device(engine_device(engine, device))
-    setup = open_trained(model, task, data, settings, call=evaluate, name="data", labeled=True, device=place)
-    loaded, task = setup.model, setup.task.with_metrics(metrics)
+    task, loaded, reader, options = open_trained(
+        model, task, data, settings, call=evaluate, name="data", labeled=True, device=place
+    )
+    task = task.with_metrics(metrics)
     if main_metric is not None:
         check_metric(main_metric, task.directions, name="main_metric")
-    merge_labels = setup.settings["merge_labels"]
-    splits = load_splits(task, {"data": setup.reader}, labels=task.labels, merge_labels=merge_labels)
+    splits = load_splits(
+        task,
+        {"data": reader},
+        labels=task.labels,
+        merge_labels=options["merge_labels"],
+        skip_unknown_labels=skip_unknown_labels,
+    )
     given, read = splits.examples["data"], splits.reports["data"]
     for line in read.lines():
         logger.info("%s", line)
@@ -507,7 +522,8 @@ def most_confused(confusion: Mapping[str, Mapping[str, int]], limit: int = 10) -
 
 def _write_errors(errors: Sequence[Mapping[str, Any]], file: Path) -> None:
     columns = dict.fromkeys(chain.from_iterable(errors)) or ("row", "true", "predicted", "score")
-    with file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as target:
+    # Excel reads UTF-8 only after a byte order mark.
+    with file.open("w", encoding="utf-8-sig", errors="backslashreplace", newline="") as target:
         writer = csv.writer(target)
         writer.writerow(columns)
         for error in errors:

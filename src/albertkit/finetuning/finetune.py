@@ -16,7 +16,7 @@ from albertkit.config import THRESHOLDS_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.extras import require
-from albertkit.files import atomic_path, copy_file, finite, full_disk_named, write_json
+from albertkit.files import atomic_path, copy_file, finite, full_disk_named, read_json, write_json
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.evaluate import Evaluation, write_report
 from albertkit.finetuning.losses import make_objective
@@ -33,11 +33,11 @@ from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS, task_of
 from albertkit.tasks.task import OwnMetrics, Task
 from albertkit.training.callbacks import Callback, check_callbacks
-from albertkit.training.checkpoints import refuse_other_folders, remove_training_files
+from albertkit.training.checkpoints import LOCK, refuse_other_folders, remove_training_files
 from albertkit.training.distributed import World, join_world
 from albertkit.training.loop import Training
-from albertkit.training.progress import LOGGED_DIGITS, read_metrics
-from albertkit.training.run_folder import PushOptions, RunFolder, finetuning_card
+from albertkit.training.progress import CURVES, LOGGED_DIGITS, read_metrics
+from albertkit.training.run_folder import RunFolder, base_name
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 
@@ -46,8 +46,6 @@ logger = logging.getLogger(__name__)
 SEEDS_JSON = "seeds.json"
 SPLITS = {"training": "train", "validation": "validation"}
 """The names of the data in the report -> the arguments of `finetune`."""
-# Model, tokenizer, report, plots, curves; not the lock.
-_COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl", ".csv")
 
 # A run is checked for a collapse only at its end, because a slow start looks the same.
 _NOTHING_LEARNED = 0.99  # share of the prior's loss above which a run has learned nothing
@@ -98,10 +96,38 @@ class FinetuningRun(RunFolder):
         """
         return pipeline(None if self.task.name in TASKS else self.task, self.folder, **options)
 
-    def _card(self, repo_id: str, options: PushOptions) -> str:
-        if self.report is None:
+    def _card(self) -> dict[str, Any]:
+        if (report := self.report) is None:
             raise TrainingError(f"the run in {self.folder} has no report. Finish it with the same call.")
-        return finetuning_card(self.folder, repo_id, self.report, options)
+        task, data, lower = report["task"], report["data"], report["lower_is_better"]
+        sources = {name: Path(split["source"]).name for name, split in data.items()}
+        results = {name: value for name, value in report["metrics"].items() if isinstance(value, float)}
+        baseline = {name: f"{value:.4f}" for name, value in report["baseline"].items() if value is not None}
+        rows = [f"| {name} | {value:.4f} | {baseline.get(name, '')} |\n" for name, value in results.items()]
+        pictures = [path.name for path in sorted(self.folder.glob("*.png")) if path.name != CURVES]
+        counts = [
+            f"* {name}: {split['examples']:,} of {split['rows']:,} rows of {sources[name]}"
+            for name, split in data.items()
+        ]
+        return {
+            "task": task,
+            "start": report["model"],
+            "about": f"A model for {task.replace('-', ' ')}, fine-tuned from `{base_name(report['model'])}`",
+            "sections": [
+                f"## Evaluation\n\n{report['examples']:,} examples of {sources['validation']}. The baseline "
+                "ignores the text."
+                + (f" Lower is better for {', '.join(lower)}." if lower else "")
+                + "\n\n| metric | value | baseline |\n|---|---|---|\n"
+                + "".join([*rows, *(f"\n![{name}]({name})" for name in pictures)]),
+                "## Training data\n\n" + "\n".join(counts),
+            ],
+            "settings": report["settings"],
+            "took": f"Training took {report['minutes']:.1f} minutes. "
+            f"The model of step {report['step']:,} was kept.",
+            "limits": _limits(self.folder, report),
+            "results": results,
+            "data": sources["validation"],
+        }
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
@@ -239,7 +265,7 @@ def run_seeds(
     # First, so that the folder is marked as belonging to these runs.
     write_json(output / SEEDS_JSON, finite(summary))
     for file in folder.iterdir():
-        if file.is_file() and file.suffix in _COPIED:
+        if file.is_file() and file.name != LOCK:  # model, tokenizer, report, plots, curves
             copy_file(file, output / file.name)
     for name in files_of(prepared.task.config):  # of sentence embedding, some in folders
         copy_file(folder / name, output / name)
@@ -266,7 +292,6 @@ def run_prepared(
     world: World,
     callbacks: Sequence[Callback] = (),
 ) -> FinetuningRun:
-    """Train and write the report, or resume the run in `output`."""
     epochs = Epochs(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
     )
@@ -285,7 +310,6 @@ def run_prepared(
 def _finish(
     prepared: Prepared, settings: FinetuningSettings, output: Path, world: World, state: RunState
 ) -> dict[str, Any]:
-    """Evaluate the best model, and write and return the report."""
     model_class = auto.model_class(prepared.task.architecture)
     validation, metric = prepared.validation, prepared.metric
     model = model_class.from_pretrained(output, device_map=world.device)
@@ -423,3 +447,29 @@ def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> st
     if prior is not None and mean > _NOTHING_LEARNED * prior:
         return f"the training loss ends at {mean:.4f} (a model that ignores its input has {prior:.4f})"
     return None
+
+
+def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
+    """Return the limits of the model that follow from the report."""
+    name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
+    lines = ["The checkpoint was selected on the evaluation data, so metrics on new data may be lower."]
+    if report["examples_cut"]:
+        lines.append(
+            f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were truncated."
+        )
+    if labels := read_json(folder / "config.json", ConfigError).get("id2label"):
+        shown = ", ".join(f"`{label}`" for label in list(labels.values())[:20])
+        lines.append(f"Its only labels are {shown}{' and others' if len(labels) > 20 else ''}.")
+    if report["calibration_error"] is not None:
+        lines.append(
+            f"Its confidence differs from its accuracy by {report['calibration_error']:.2f} on average "
+            "(expected calibration error)."
+        )
+    lower = name in report["lower_is_better"]
+    if name in baseline and not is_better(metrics[name], baseline[name], lower=lower):
+        lines.append(f"Its {name} is no better than the baseline.")
+    if report["beats_untrained"] is False:
+        lines.append("Training did not improve on the untrained model.")
+    if report["collapsed"]:
+        lines.append(f"The run collapsed: {report['collapsed']}.")
+    return lines

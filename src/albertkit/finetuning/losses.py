@@ -167,7 +167,6 @@ class EmbeddingObjective:
 def make_objective(
     task: Task, world: World, *, class_weights: Tensor | None, temperature: float
 ) -> TrainingObjective:
-    """Return the objective of a task."""
     if isinstance(task, SentenceEmbedding):
         return EmbeddingObjective(task, world, temperature=temperature)
     if class_weights is not None:

@@ -177,7 +177,7 @@ def predict(
         raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
     output = None if output is None else Path(output)
     device = engine_device(engine, device)
-    setup = open_trained(
+    own_task, loaded, reader, about = open_trained(
         str(model),
         task,
         input,
@@ -187,8 +187,7 @@ def predict(
         labeled=False,
         device=CPU if runner == "ray" else read_device(device),  # with Ray, only its workers compute
     )
-    reader, about = setup.reader, {"task": setup.task.name} | setup.settings
-    predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
+    predictor, about = Predictor(own_task, loaded, batch_tokens, engine), {"task": own_task.name} | about
     if isinstance(keep_columns, str):
         keep_columns = columns_in(keep_columns, reader.rows.columns)
     if output is None:

@@ -226,7 +226,6 @@ def _held_out(
 
 
 def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[Unit]:
-    """Return the training units, and count the examples."""
     units: list[Unit] = []
     unneeded: dict[str, Any] = dict.fromkeys(task.for_predictions, ())
 

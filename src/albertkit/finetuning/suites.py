@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from albertkit.datasets.official import GLUE_TASKS
 from albertkit.datasets.options import DataOptions
@@ -80,40 +80,34 @@ SUITES = {**_SUITES, "all": tuple(one for suite in _SUITES.values() for one in s
 # correlation for STS-B, and accuracy for the other tasks.
 
 
-class Column(NamedTuple):
-    """A column of a table of results."""
-
-    name: str
-    metric: str  # the metrics and the split, in words
-    keys: tuple[str, ...]  # the measured values, as MEASUREMENT/METRIC
-
-
 @dataclass(frozen=True)
 class PublishedTable:
-    """A published table. Several values in one column are in the order of the column's keys."""
+    """A published table. Several values in one column are in the order of the measured values."""
 
     title: str
     source: str
-    columns: tuple[Column, ...]
+    columns: dict[str, tuple[str, str]]
+    """Name -> the metrics and the split in words, and the measured values, as MEASUREMENT/METRIC."""
     rows: dict[str, str]  # the cells, after the average if there are averages; "-" is not published
     has_averages: bool = False
 
 
-_SQUAD1 = Column("SQuAD1.1", "F1/exact, dev", ("squad1/f1", "squad1/exact"))
-_SQUAD2 = Column("SQuAD2.0", "F1/exact, dev", ("squad2/f1", "squad2/exact"))
+_SQUAD = {
+    "SQuAD1.1": ("F1/exact, dev", "squad1/f1 squad1/exact"),
+    "SQuAD2.0": ("F1/exact, dev", "squad2/f1 squad2/exact"),
+}
 
 DOWNSTREAM = PublishedTable(
     title="SQuAD, MNLI, SST-2 and RACE",
     source="The README of google-research/albert, repeated by the model cards. Version 1 is as in the paper: "
     "table 2, development sets; for xxlarge tables 9 and 10, where RACE is the test set. For version 2 the "
     "README does not name the sets.",
-    columns=(
-        _SQUAD1,
-        _SQUAD2,
-        Column("MNLI", "accuracy, matched", ("mnli/accuracy",)),
-        Column("SST-2", "accuracy, dev", ("sst2/accuracy",)),
-        Column("RACE", "accuracy, dev", ("race_dev/accuracy",)),
-    ),
+    columns={
+        **_SQUAD,
+        "MNLI": ("accuracy, matched", "mnli/accuracy"),
+        "SST-2": ("accuracy, dev", "sst2/accuracy"),
+        "RACE": ("accuracy, dev", "race_dev/accuracy"),
+    },
     rows={
         "albert-base-v2": "82.3 90.2/83.2 82.1/79.3 84.6 92.9 66.8",
         "albert-large-v2": "85.7 91.8/85.2 84.9/81.8 86.5 94.9 75.2",
@@ -131,17 +125,17 @@ GLUE = PublishedTable(
     title="GLUE, development sets",
     source="Lan et al. 2019, table 9: single models in the shape of xxlarge after 1 and 1.5 million steps, "
     "medians of five runs. RTE, STS-B and MRPC begin with the model fine-tuned on MNLI.",
-    columns=(
-        Column("MNLI", "accuracy, matched", ("mnli/accuracy",)),
-        Column("QNLI", "accuracy", ("qnli/accuracy",)),
-        Column("QQP", "accuracy", ("qqp/accuracy",)),
-        Column("RTE", "accuracy", ("rte/accuracy",)),
-        Column("SST-2", "accuracy", ("sst2/accuracy",)),
-        Column("MRPC", "accuracy", ("mrpc/accuracy",)),
-        Column("CoLA", "Matthews", ("cola/matthews",)),
-        Column("STS-B", "Pearson", ("stsb/pearson",)),
-        Column("WNLI", "accuracy", ("wnli/accuracy",)),
-    ),
+    columns={
+        "MNLI": ("accuracy, matched", "mnli/accuracy"),
+        "QNLI": ("accuracy", "qnli/accuracy"),
+        "QQP": ("accuracy", "qqp/accuracy"),
+        "RTE": ("accuracy", "rte/accuracy"),
+        "SST-2": ("accuracy", "sst2/accuracy"),
+        "MRPC": ("accuracy", "mrpc/accuracy"),
+        "CoLA": ("Matthews", "cola/matthews"),
+        "STS-B": ("Pearson", "stsb/pearson"),
+        "WNLI": ("accuracy", "wnli/accuracy"),
+    },
     rows={
         "ALBERT (1M)": "90.4 95.2 92.0 88.1 96.8 90.2 68.7 92.7 -",
         "ALBERT (1.5M)": "90.8 95.3 92.2 89.2 96.9 90.9 71.4 93.0 -",
@@ -151,13 +145,12 @@ GLUE = PublishedTable(
 READING = PublishedTable(
     title="SQuAD, development sets, and RACE, test set",
     source="Lan et al. 2019, table 10: single models in the shape of xxlarge after 1 and 1.5 million steps.",
-    columns=(
-        _SQUAD1,
-        _SQUAD2,
-        Column("RACE", "accuracy, test", ("race_test/accuracy",)),
-        Column("RACE middle", "accuracy, test", ("race_test/middle",)),
-        Column("RACE high", "accuracy, test", ("race_test/high",)),
-    ),
+    columns={
+        **_SQUAD,
+        "RACE": ("accuracy, test", "race_test/accuracy"),
+        "RACE middle": ("accuracy, test", "race_test/middle"),
+        "RACE high": ("accuracy, test", "race_test/high"),
+    },
     rows={
         "ALBERT (1M)": "94.8/89.2 89.9/87.2 86.0 88.2 85.1",
         "ALBERT (1.5M)": "94.8/89.3 90.2/87.4 86.5 89.0 85.5",
@@ -272,10 +265,10 @@ def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
 
     cells: list[str] = []
     figures: list[list[float]] = []
-    for column in table.columns:
-        measurement = column.keys[0].partition("/")[0]
+    for _, keys in table.columns.values():
+        measurement = keys.partition("/")[0]
         values = reports.get(measurement, {}).get("metrics", {})
-        names = [key.partition("/")[2] for key in column.keys]
+        names = [key.partition("/")[2] for key in keys.split()]
         if measurement not in reports:
             cells.append(NONE)
         elif {*names} <= {*values}:
@@ -285,7 +278,7 @@ def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
             cells.append(MISSING)
     if all(cell == NONE for cell in cells):
         return []
-    titles, metrics = [column.name for column in table.columns], [column.metric for column in table.columns]
+    titles, metrics = list(table.columns), [metric for metric, _ in table.columns.values()]
     if table.has_averages:
         titles, metrics = ["Average", *titles], ["", *metrics]
         cells.insert(0, f"{average(figures):.1f}" if len(figures) == len(cells) else NONE)

@@ -5,7 +5,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,6 @@ def split_settings(
 def load_task(
     task: str | Task | None, model: str | Path, settings: TaskSettings, *, device: Device = CPU
 ) -> tuple[Task, Model]:
-    """Return a task with a model that was fine-tuned for it."""
     model = str(model)
     chosen = task_for(load_config(model), model, task)
     loaded, report = load_model(model, chosen.architecture, device=device)
@@ -99,18 +98,6 @@ def load_task(
             f"not fine-tuned for {chosen.name} ({chosen.architecture})."
         )
     return chosen.bind(load_tokenizer(model), loaded.config, settings), loaded
-
-
-@dataclass(frozen=True)
-class Setup:
-    """A fine-tuned model, and the reader of the data that it is used for."""
-
-    task: Task
-    """The task, bound to the model."""
-    model: Model
-    reader: Reader[Any]
-    settings: dict[str, Any]
-    """The settings for reading examples and the data options, by name."""
 
 
 def open_trained(
@@ -123,10 +110,11 @@ def open_trained(
     name: str,
     labeled: bool,
     device: Device,
-) -> Setup:
-    """Load a fine-tuned model and open its data.
+) -> tuple[Task, Model, Reader[Any], dict[str, Any]]:
+    """Load a fine-tuned model, open its data, and log the data options that come from the fine-tuning.
 
-    Logs the data options that come from the fine-tuning.
+    Returns:
+        The task, bound to the model; the model; the reader; and the settings and data options by name.
     """
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
@@ -144,7 +132,7 @@ def open_trained(
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
     if note := length_note(bound):
         logger.info("%s", note)
-    return Setup(bound, loaded, reader, asdict(settings) | asdict(options))
+    return bound, loaded, reader, asdict(settings) | asdict(options)
 
 
 def length_note(task: Task) -> str | None:
@@ -182,25 +170,18 @@ def data_options(
     if not trained or options.glue is not None:
         return options
     table = _table(task, data, options)
-    if table is None:  # CoNLL files have column numbers
-        columns = {
-            name: value
-            for name, value in trained.items()
-            if name == "merge_labels" or str(value).removeprefix("-").isdecimal()
-        }
-        return replace(options, **columns)
-    if file_format(Path(table.name))[0] in (".csv", ".tsv"):
+    if table is not None and file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
-    present = set(table.columns) if table else set()
-    return replace(
-        options,
-        **{
-            name: value
-            for name, value in trained.items()
-            if name in _NO_COLUMNS or (name not in _LAYOUT and {*columns_in(str(value), present)} <= present)
-        },
-    )
+
+    def applies(name: str) -> bool:
+        if name in _NO_COLUMNS or name in _LAYOUT:
+            return name in _NO_COLUMNS
+        if table is None:  # CoNLL files have column numbers
+            return str(trained[name]).removeprefix("-").isdecimal()
+        return {*columns_in(str(trained[name]), table.columns)} <= {*table.columns}
+
+    return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
 
 def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:
@@ -219,7 +200,6 @@ def content_hashes(examples: Iterable[Any]) -> list[str | None]:
 
 
 def shared_note(shared: int, examples: int) -> str:
-    """Return a note on the number of examples whose content is that of a training example."""
     return (
         f"{shared:,} of {examples:,} examples have the same text or context as a training example, so the "
         "metrics can be too high"

@@ -29,7 +29,6 @@ class Chunks:
         return len(self.first)
 
     def take(self, chosen: np.ndarray) -> "Chunks":
-        """Return the chunks with these indices."""
         return Chunks(self.first[chosen], self.second[chosen], self.order_labels[chosen])
 
     def lengths(self) -> np.ndarray:

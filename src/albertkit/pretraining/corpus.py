@@ -52,54 +52,44 @@ class SourceDocument:
     consumed: float = 0.0  # share of the corpus's bytes read so far, for progress
 
 
-@dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """The input files in reading order, or rows in memory."""
+    """The documents of files (paths, folders, glob patterns) in reading order, or of rows in memory."""
 
-    files: tuple[Path, ...] = ()
-    table: Rows | None = None
-    """Rows in place of files."""
-    streamed: bool = False
-    """Whether the rows are read as they are needed, so that their number is unknown."""
-    text_column: str = "text"
-    sentence_per_line: bool = False
-
-    @classmethod
-    def find(
-        cls,
-        inputs: str | Path | Sequence[str | Path],
+    def __init__(
+        self,
+        inputs: str | Path | Sequence[str | Path] | Any,
         *,
         text_column: str = "text",
         sentence_per_line: bool = False,
-    ) -> "Corpus":
-        """Collect the files of `inputs` (files, folders, glob patterns)."""
+    ) -> None:
+        self.text_column, self.sentence_per_line = text_column, sentence_per_line
+        self.files: list[Path] = []
+        self.table: Rows | None = None  # in place of files
         head: list[Any] = []  # the first row, if the rows can be read only once
         if isinstance(inputs, Iterator):  # of paths, such as Path("books").glob("*.txt"), or of rows
             head = list(islice(inputs, 1))
             items = chain(head, inputs)
-            inputs = list(items) if all(isinstance(one, (str, Path)) for one in head) else _Stream(items)  # type: ignore[assignment]
-        # Rows without a length, such as a `datasets.IterableDataset`.
-        if (
-            isinstance(inputs, Iterable)
-            and not isinstance(inputs, str | Path)
-            and not hasattr(inputs, "__len__")
-        ):
+            inputs = list(items) if all(isinstance(one, str | Path) for one in head) else _Stream(items)
+        paths = inputs if isinstance(inputs, list | tuple) else [inputs]
+        # Rows without a length, such as a `datasets.IterableDataset`, are read as they are needed.
+        self.streamed = isinstance(inputs, Iterable) and not (
+            isinstance(inputs, str) or hasattr(inputs, "__len__")
+        )
+        if self.streamed:
             known = object_rows(head, "the given rows").columns if head else None
-            table = object_rows(inputs, "the given rows", columns=known)
-            table.check_columns(text_column=text_column)
-            return cls(table=table, text_column=text_column, streamed=True)
-        paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        if not paths:
+            self.table = object_rows(inputs, "the given rows", columns=known)
+        elif not paths:
             raise DataError("there is no input. Expected files, folders, glob patterns or rows.")
-        if not all(isinstance(path, (str, Path)) for path in paths):
+        elif not all(isinstance(path, str | Path) for path in paths):
             table = as_source(inputs, name="the given rows")
             if not isinstance(table, Rows):
                 raise DataError(f"{short(inputs)}: expected paths, or rows that are dicts")
-            table.check_columns(text_column=text_column)
-            return cls(table=table, text_column=text_column)
-        files = [file for path in paths for file in _files_of(str(path))]
-        unique = dict.fromkeys(path.resolve() for path in files)
-        return cls(files=tuple(unique), text_column=text_column, sentence_per_line=sentence_per_line)
+            self.table = table
+        else:
+            files = [file.resolve() for path in paths for file in _files_of(str(path))]
+            self.files = list(dict.fromkeys(files))
+        if self.table is not None:
+            self.table.check_columns(text_column=text_column)
 
     def __iter__(self) -> Iterator[SourceDocument]:
         """Yield the documents of all files in order."""

@@ -82,34 +82,25 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
         raise ConfigError(
             f"[model] has {', '.join(overrides)}, but the weights of {name} have other shapes. Omit them."
         ) from None
-    _forget_task(model.config)
+    # Forget the task of a fine-tuned model and its labels. The settings and modules of sentence embedding
+    # remain, because they describe how the encoder is used.
+    model.config.problem_type = None
+    if model.config.num_labels == (new := AlbertConfig()).num_labels:
+        model.config.id2label = new.id2label
+    if sentence_modules(model.config) is None:
+        for key in (TASK_KEY, SETTINGS_KEY, POOLING_KEY, NORMALIZE_KEY):
+            model.config.extra.pop(key, None)
     if groups in (None, had := model.config.num_hidden_groups):
         return model
     config = model.config.replace(num_hidden_groups=groups)
     if groups % had:  # otherwise a new group would do the work of two
         raise ConfigError(f"num_hidden_groups is {groups}. Expected a multiple of {had}, those of {name}.")
     grown = AlbertForPreTraining(config)
-    place = re.compile(r"(albert\.encoder\.albert_layer_groups\.)(\d+)(\..*)")
-    weights = model.state_dict()
-
-    def source(target: str) -> str:
-        return place.sub(lambda part: f"{part[1]}{int(part[2]) * had // groups}{part[3]}", target)
-
-    grown.load_state_dict({target: weights[source(target)] for target in grown.state_dict()})
+    copies = groups // had  # of each group
+    weights, group = model.state_dict(), re.compile(r"(?<=albert_layer_groups\.)\d+")
+    sources = {name: group.sub(lambda part: str(int(part[0]) // copies), name) for name in grown.state_dict()}
+    grown.load_state_dict({name: weights[source] for name, source in sources.items()})
     return grown
-
-
-def _forget_task(config: AlbertConfig) -> None:
-    """Remove the task of a fine-tuned model, its settings and its labels from a config.
-
-    The settings and modules of sentence embedding remain, because they describe how the encoder is used.
-    """
-    config.problem_type = None
-    if config.num_labels == (new := AlbertConfig()).num_labels:
-        config.id2label = new.id2label
-    if sentence_modules(config) is None:
-        for name in (TASK_KEY, SETTINGS_KEY, POOLING_KEY, NORMALIZE_KEY):
-            config.extra.pop(name, None)
 
 
 def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:

@@ -152,28 +152,8 @@ def prepare(
     """
     chosen = settings_from(PreparationSettings, None, settings)
     check_runner(chosen.runner, chosen.workers)
-    with lines_shown(), ProgressBar() as bar:
-
-        def show(done: PrepareProgress) -> None:
-            speed = done.text_bytes / 1e6 / max(done.seconds, 1e-9)
-            bar.update(f"{done.fraction:.0%} of the text, {speed:.1f} MB/s", done.fraction)
-
-        try:
-            return _prepare(inputs, tokenizer, Path(output), chosen, progress or show)
-        except KeyboardInterrupt:
-            logger.info("stopped: finished shards are kept in %s, and the same call resumes the work", output)
-            raise
-
-
-def _prepare(
-    inputs: Any,
-    tokenizer: str | Path,
-    output: Path,
-    chosen: PreparationSettings,
-    progress: Callable[[PrepareProgress], None],
-) -> PrepareReport:
     start = time.monotonic()
-    corpus = Corpus.find(inputs, text_column=chosen.text_column, sentence_per_line=chosen.sentence_per_line)
+    corpus = Corpus(inputs, text_column=chosen.text_column, sentence_per_line=chosen.sentence_per_line)
     vocabulary = folder.locate_model_file(tokenizer)
     encoder = UnigramModel(vocabulary, Normalization.of(folder.read_settings(vocabulary)))
     if message := unreachable_warning(encoder):
@@ -190,11 +170,11 @@ def _prepare(
         "text_column": chosen.text_column,
     }
     tokenizer_sha256 = file_sha256(vocabulary)
-    prepared = PreparedFolder(output)
-    with prepared.open():
+    prepared = PreparedFolder(Path(output))
+    with lines_shown(), ProgressBar() as bar, prepared.open():
         finished = prepared.finished()
         fingerprints = {number: fingerprint for number, (fingerprint, _) in finished.items()}
-        done = ordered_map(
+        worked = ordered_map(
             partial(make_shards, encoder=encoder, settings=chosen, finished=fingerprints),
             units(corpus, chosen, identity | {"tokenizer": tokenizer_sha256}),
             runner=chosen.runner,
@@ -204,22 +184,25 @@ def _prepare(
         )
         records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
         text_bytes, reused, source_documents = 0, 0, 0
-        for unit in done:
+        for unit in worked:
             written = finished[unit.number][1] if unit.shards is None else prepared.keep(unit, unit.shards)
             for split, record in written.items():
                 records[split].append(record)
             text_bytes += unit.text_bytes
             reused += len(written) if unit.shards is None else 0
             source_documents += unit.source_documents
-            progress(
-                PrepareProgress(
-                    text_bytes=text_bytes,
-                    fraction=unit.consumed,
-                    units=unit.number + 1,
-                    reused=reused,
-                    seconds=time.monotonic() - start,
-                )
+            done = PrepareProgress(
+                text_bytes=text_bytes,
+                fraction=unit.consumed,
+                units=unit.number + 1,
+                reused=reused,
+                seconds=time.monotonic() - start,
             )
+            if progress:
+                progress(done)
+            else:
+                speed = text_bytes / 1e6 / max(done.seconds, 1e-9)
+                bar.update(f"{done.fraction:.0%} of the text, {speed:.1f} MB/s", done.fraction)
         manifests = {
             split: Manifest(
                 tokenizer_sha256=tokenizer_sha256,
@@ -239,7 +222,7 @@ def _prepare(
             raise
         prepared.close(manifests)
     return PrepareReport(
-        output=output,
+        output=prepared.path,
         train=manifests["train"],
         validation=manifests.get("validation"),
         source_documents=source_documents,
@@ -297,6 +280,10 @@ class PreparedFolder:
                 for split in SPLITS:  # from a run that was interrupted between its manifests
                     (self.path / split / MANIFEST).unlink(missing_ok=True)
                 yield
+            except KeyboardInterrupt:
+                kept = f"finished shards are kept in {self.path}, and the same call resumes the work"
+                logger.info("stopped: %s", kept)
+                raise
             finally:
                 Path(lock.lock_file).unlink(missing_ok=True)
                 lock.release()

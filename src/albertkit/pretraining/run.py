@@ -32,7 +32,7 @@ from albertkit.training.checkpoints import checkpoint_step, checkpoints, choose_
 from albertkit.training.distributed import World, ignore_stop_signals, join_world
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.run_folder import PushOptions, RunFolder, pretraining_card
+from albertkit.training.run_folder import RunFolder, base_name
 from albertkit.training.state import RunState
 
 logger = logging.getLogger(__name__)
@@ -65,16 +65,31 @@ class PretrainingRun(RunFolder):
     settings: dict[str, Any] = field(default_factory=dict)
     """The settings of the run, as tables of a recipe."""
 
-    def _card(self, repo_id: str, options: PushOptions) -> str:
-        figures = {"steps": self.step, "tokens": self.tokens, "minutes of training": round(self.minutes, 1)}
-        return pretraining_card(
-            self.folder,
-            repo_id,
-            settings=self.settings,
-            figures=figures,
-            metrics=self.metrics,
-            options=options,
-        )
+    def _card(self) -> dict[str, Any]:
+        rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in self.metrics.items())
+        settings: dict[str, Any] = self.settings
+        start = settings.get("init_from") or ""
+        if start:
+            # The card is public, so it must not show the path of a local folder.
+            settings = settings | {"init_from": base_name(start)}
+        examples = settings.get("examples", {})
+        if not settings.get("order_weight", 1.0):
+            examples = examples | {"sentence_order": False}
+        objectives = {"masked_lm": "masked language modeling", "sentence_order": "sentence order"}
+        trained_on = [title for name, title in objectives.items() if examples.get(name, True)]
+        table = f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}"
+        return {
+            "task": "fill-mask",
+            "start": start,
+            "about": f"An ALBERT model, pretrained on {' and '.join(trained_on)}",
+            "sections": [table] if self.metrics else [],
+            "settings": settings,
+            "took": f"steps: {self.step:,}; tokens: {self.tokens:,}; "
+            f"minutes of training: {round(self.minutes, 1):,}.",
+            "limits": ["The model repeats the biases of its training text."],
+            "results": self.metrics,
+            "data": "held-out text",
+        }
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""

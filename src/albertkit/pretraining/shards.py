@@ -61,13 +61,11 @@ class Manifest:
     shards: tuple[ShardRecord, ...]
 
     def write(self, folder: Path) -> None:
-        """Write `manifest.json` atomically."""
         values = {"format": FORMAT, "version": VERSION, **asdict(self)}
         write_json(folder / MANIFEST, values, ensure_ascii=False)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a finished folder."""
         file = folder / MANIFEST
         if not file.exists():
             raise DataError(
@@ -87,7 +85,7 @@ class ShardSet:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest = Manifest.read(self.folder)
-        self._chunks: dict[int, _Chunk] = {}
+        self._arrays: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         ends = np.cumsum([record.documents for record in self.manifest.shards])
         self._starts: list[int] = [0, *ends.tolist()]
 
@@ -101,7 +99,11 @@ class ShardSet:
     def tokens(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids [tokens] of document `index`, and the ends [sentences] of its sentences."""
         shard = bisect_right(self._starts, index) - 1
-        return self._chunk(shard).tokens(index - self._starts[shard])
+        ids, sentence_ends, document_ends = self._open(shard)
+        row = index - self._starts[shard]
+        first, last = document_ends[row : row + 2]
+        ends = sentence_ends[first : last + 1]
+        return ids[ends[0] : ends[-1]], ends[1:] - ends[0]
 
     def documents(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return several documents, one after the other.
@@ -124,16 +126,40 @@ class ShardSet:
         """
         counts = np.ones(self.manifest.vocabulary_size)
         for index in range(len(self.manifest.shards)):
-            counts += np.bincount(self._chunk(index).ids, minlength=len(counts))
+            counts += np.bincount(self._open(index)[0], minlength=len(counts))
         return counts / counts.sum()
 
-    def _chunk(self, shard: int) -> "_Chunk":
-        if shard not in self._chunks:
-            record = self.manifest.shards[shard]
-            path = self.folder / record.file
-            with reading(path, DataError):
-                self._chunks[shard] = _Chunk.open(path, record, self.manifest.vocabulary_size)
-        return self._chunks[shard]
+    def _open(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return views of the buffers of a memory-mapped shard.
+
+        Returns:
+            The ids [tokens], the ends [sentences + 1] of the sentences in the ids, and the ends
+            [documents + 1] of the documents in the sentences. Both begin with 0.
+        """
+        if shard in self._arrays:
+            return self._arrays[shard]
+        record, vocabulary_size = self.manifest.shards[shard], self.manifest.vocabulary_size
+        path = self.folder / record.file
+        with reading(path, DataError):
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            column = reader.get_batch(0).column(0)
+            column.validate(full=True)
+            sentences = column.values if pa.types.is_list(column.type) else column
+            is_ids = pa.types.is_list(sentences.type) and sentences.type.value_type in (
+                pa.uint16(),
+                pa.uint32(),
+            )
+            if not is_ids or column.null_count or sentences.null_count or sentences.values.null_count:
+                raise ValueError(f"expected lists of lists of token ids, found {column.type}")
+            if reader.num_record_batches != 1 or len(column) != record.documents:
+                raise ValueError(f"expected one batch of the {record.documents} documents in {MANIFEST}")
+            ids = sentences.values.to_numpy()
+            if (largest := int(ids.max(initial=0))) >= vocabulary_size:
+                raise ValueError(
+                    f"the largest id is {largest}, but the vocabulary has {vocabulary_size} pieces"
+                )
+            self._arrays[shard] = ids, sentences.offsets.to_numpy(), column.offsets.to_numpy()
+        return self._arrays[shard]
 
     def check_files(self) -> None:
         """Raise DataError unless each file has the checksum that the manifest lists."""
@@ -163,39 +189,7 @@ class ShardSet:
             )
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """One memory-mapped shard: views of its three buffers."""
-
-    ids: np.ndarray  # [tokens]
-    sentence_ends: np.ndarray  # [sentences + 1] into ids
-    document_ends: np.ndarray  # [documents + 1] into sentence_ends
-
-    @classmethod
-    def open(cls, path: Path, record: ShardRecord, vocabulary_size: int) -> "_Chunk":
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        column = reader.get_batch(0).column(0)
-        column.validate(full=True)
-        sentences = column.values if pa.types.is_list(column.type) else column
-        is_ids = pa.types.is_list(sentences.type) and sentences.type.value_type in (pa.uint16(), pa.uint32())
-        if not is_ids or column.null_count or sentences.null_count or sentences.values.null_count:
-            raise ValueError(f"expected lists of lists of token ids, found {column.type}")
-        if reader.num_record_batches != 1 or len(column) != record.documents:
-            raise ValueError(f"expected one batch of the {record.documents} documents in {MANIFEST}")
-        ids = sentences.values.to_numpy()
-        if (largest := int(ids.max(initial=0))) >= vocabulary_size:
-            raise ValueError(f"the largest id is {largest}, but the vocabulary has {vocabulary_size} pieces")
-        return cls(ids, sentences.offsets.to_numpy(), column.offsets.to_numpy())
-
-    def tokens(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        first, last = self.document_ends[row], self.document_ends[row + 1]
-        ends = self.sentence_ends[first : last + 1]
-        return self.ids[ends[0] : ends[-1]], ends[1:] - ends[0]
-
-
 class ShardBuilder:
-    """Collects the documents of one shard."""
-
     def __init__(self, vocabulary_size: int) -> None:
         # Takes half the disk space and memory traffic of uint32, and suffices for nearly every vocabulary.
         self._type = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32

@@ -64,7 +64,7 @@ def train_tokenizer(
 
     chosen = settings_from(TokenizerSettings, None, settings)
     check_new_folder(Path(output))
-    corpus = Corpus.find(inputs, text_column=chosen.text_column)
+    corpus = Corpus(inputs, text_column=chosen.text_column)
     report = train_vocabulary(
         (document.text for document in corpus),
         output,

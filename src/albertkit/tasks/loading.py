@@ -57,6 +57,7 @@ def load_splits(
     labels: LabelSet | None = None,
     problem_type: ProblemType | None = None,
     merge_labels: bool = False,
+    skip_unknown_labels: bool = False,
 ) -> Splits[ExampleT]:
     """Read all splits.
 
@@ -67,6 +68,8 @@ def load_splits(
         problem_type: the kind of labels of texts; None infers it.
         merge_labels: whether to merge labels that differ only in case or spaces: into the names in `labels`,
             or else into the most frequent spelling in the first split.
+        skip_unknown_labels: whether to count examples with other labels than `labels` in the report, instead
+            of raising an error.
     """
     located: dict[str, list[tuple[Row, ExampleT]]] = {}
     reports = {name: ReadingReport(reader.source) for name, reader in readers.items()}
@@ -99,7 +102,7 @@ def load_splits(
                 try:
                     located[name].append((row, task.with_label(example, labels)))
                 except UnknownLabel as error:
-                    if report is training or labels.kind is NUMBER:
+                    if skip_unknown_labels or report is training or labels.kind is NUMBER:
                         report.leave_out("mislabeled", row.origin, str(error))
                     else:
                         unknown.append(f"{row.origin}: {error}")
@@ -175,7 +178,8 @@ def _merge_labels(
 
 def _unknown_labels(unknown: list[str], labels: LabelSet, training: ReadingReport | None) -> DataError:
     also = f" ({len(unknown):,} rows have an unknown label)" if len(unknown) > 1 else ""
-    whose, otherwise = "The model", "evaluate a model with these labels"
+    whose = "The model"
+    otherwise = "evaluate the model with --skip-unknown-labels (in Python skip_unknown_labels=True)"
     if labels.names == tuple(f"LABEL_{number}" for number in range(len(labels.names))):
         otherwise = "give the model's labels their names, in id2label of its config.json"
     if training:  # training examples with this label may have been left out

@@ -86,21 +86,18 @@ class CallbackList:
         self._called = list(callbacks)
         self._started: list[Callback] = []
 
-    def start(self) -> None:
-        """Call `on_start`. Only callbacks that return from it are called again."""
-        self.call("on_start")
-        self._started = list(self._called)
-
     def call(self, event: str, *arguments: Any) -> None:
         """Call a method of the callbacks that have not failed. All processes wait for the main one."""
         run, stopped_before = self.run, self.run.stopped
         self._called = [callback for callback in self._called if self._succeeds(callback, event, *arguments)]
+        if event == "on_start":
+            self._started = list(self._called)
         if run.stopped is not None and stopped_before is None:
             logger.info("a callback stopped the run at step %d: %s", run.step, run.stopped)
         self._synchronize()
 
     def end(self) -> None:
-        """Call `on_end`, also of callbacks that have failed."""
+        """Call `on_end` of all callbacks that returned from `on_start`, also of those that failed later."""
         for callback in self._started:
             self._succeeds(callback, "on_end")
 

@@ -30,12 +30,12 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
-from albertkit.errors import TrainingError
+from albertkit.errors import TrainingError, short
 from albertkit.files import contents, finite, flush_to_disk, full_disk_named, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
 from albertkit.training.progress import CURVES, METRICS, RUN_JSON, TENSORBOARD, metrics_lines
-from albertkit.training.settings import TrainingSettings
+from albertkit.training.settings import TrainingSettings, flat_values
 from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16
 
@@ -43,7 +43,6 @@ LOCK, BEST = ".lock", "best"
 STATE_JSON, STATE_TENSORS = "training_state.json", "training_state.safetensors"
 _STEP = re.compile("step-[0-9]+")
 _METRICS = ("metrics", "best_metrics")  # fields of the state that may be NaN, which is null in the file
-_SHOWN_DIFFERENCES = 8
 
 
 @contextmanager
@@ -214,33 +213,14 @@ def _reading(folder: Path) -> Iterator[None]:
 
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Convert through JSON, so that a tuple equals the list it was saved as.
-    before, now = _flat(saved), _flat(json.loads(json.dumps(current)))
-    names = sorted(name for name in before | now if before.get(name, _NOTHING) != now.get(name, _NOTHING))
-
-    def shown(values: dict[str, Any], name: str) -> str:
-        value = values.get(name)
-        if isinstance(value, str) and len(value) == 64:  # a hash
-            return f"{value[:8]!r}..."
-        return repr(value) if name in values else "nothing"
-
-    differences = [f"{name}: saved {shown(before, name)}, now {shown(now, name)}" for name in names]
-    if more := differences[_SHOWN_DIFFERENCES:]:
-        differences[_SHOWN_DIFFERENCES:] = [f"and {len(more)} more"]
+    before, now = flat_values(saved), flat_values(json.loads(json.dumps(current)))
+    differences = [
+        f"{name}: saved {short(before.get(name))}, now {short(now.get(name))}"
+        for name in sorted(before | now)
+        if before.get(name) != now.get(name)
+    ]
     if differences:
         raise TrainingError(
             f"{folder} cannot be resumed with these settings ({'; '.join(differences)}). Use the saved ones, "
             "or another output folder to start a new run."
         )
-
-
-_NOTHING = object()
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Return the values in nested dicts and lists by their path, such as "task.max_length"."""
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict):
-        return {name: value}
-    inner = (_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
-    return {path: item for group in inner for path, item in group.items()}

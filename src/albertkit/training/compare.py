@@ -1,7 +1,7 @@
 """Compare runs: their metrics, the settings that differ, and their curves in one picture."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from albertkit.pictures import check_picture
 from albertkit.results import Result
 from albertkit.training.progress import METRICS, RUN_JSON, draw_curves, read_metrics
 from albertkit.training.run_folder import RunFolder
+from albertkit.training.settings import flat_values
 
 REPORT_JSON = "report.json"
 
@@ -119,12 +120,4 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     metrics = {"finished": run["finished"], "steps": last.get("step", 0), "model_step": step}
     metrics["minutes"] = round(last.get("seconds", 0) / 60, 2)
     metrics |= report.get("metrics") or run["best_metrics"] or evaluation
-    return metrics | training, _flat(run["settings"])
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings with those of tables under names such as "model.hidden_size"."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
+    return metrics | training, flat_values(run["settings"])

@@ -227,7 +227,7 @@ class Training:
         """Train until the run is finished, its time is up, a signal arrives or a callback fails."""
         settings, state = self.settings, self._state
         self._deadline = time.perf_counter() + settings.max_minutes * 60
-        self._callbacks.start()
+        self._callbacks.call("on_start")
         if self._callbacks.failed:
             return
         if self._saved_step is None:

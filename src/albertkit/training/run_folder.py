@@ -10,7 +10,6 @@ from albertkit.errors import ConfigError, check_arguments
 from albertkit.files import json_text, read_json
 from albertkit.hub import MODULES_FILE, read_modules
 from albertkit.hub_upload import CARD, UploadOptions, upload
-from albertkit.metrics import is_better
 from albertkit.published import REPOSITORIES
 from albertkit.results import Result
 from albertkit.training.progress import CURVES, read_metrics
@@ -78,7 +77,7 @@ class RunFolder(Result):
         """
         known = UploadOptions.__annotations__
         check_arguments("push_to_hub", options, [*known, *CardOptions.__annotations__])
-        card = self._card(repo_id, PushOptions(**options))
+        card = model_card(self.folder, repo_id, PushOptions(**options), **self._card())
         folders = [self.folder]
         if (self.folder / MODULES_FILE).is_file():  # of sentence-transformers
             folders += [self.folder / module for _, module in read_modules(self.folder) if module]
@@ -93,108 +92,11 @@ class RunFolder(Result):
         return upload(files | {CARD: card.encode()}, repo_id, **chosen)
 
     @abstractmethod
-    def _card(self, repo_id: str, options: PushOptions) -> str: ...
+    def _card(self) -> dict[str, Any]:
+        """Return the arguments of `model_card` that describe the run."""
 
 
-def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options: PushOptions) -> str:
-    """Return the model card of a fine-tuning run with a report."""
-    task, data, lower = report["task"], report["data"], report["lower_is_better"]
-    sources = {name: Path(split["source"]).name for name, split in data.items()}
-    results = {name: value for name, value in report["metrics"].items() if isinstance(value, float)}
-    baseline = {name: f"{value:.4f}" for name, value in report["baseline"].items() if value is not None}
-    rows = [f"| {name} | {value:.4f} | {baseline.get(name, '')} |\n" for name, value in results.items()]
-    pictures = [path.name for path in sorted(folder.glob("*.png")) if path.name != CURVES]
-    counts = [
-        f"* {name}: {split['examples']:,} of {split['rows']:,} rows of {sources[name]}"
-        for name, split in data.items()
-    ]
-    return _card(
-        folder,
-        repo_id,
-        options,
-        task=task,
-        start=report["model"],
-        about=f"A model for {task.replace('-', ' ')}, fine-tuned from `{_base_name(report['model'])}`",
-        sections=[
-            f"## Evaluation\n\n{report['examples']:,} examples of {sources['validation']}. The baseline "
-            "ignores the text."
-            + (f" Lower is better for {', '.join(lower)}." if lower else "")
-            + "\n\n| metric | value | baseline |\n|---|---|---|\n"
-            + "".join([*rows, *(f"\n![{name}]({name})" for name in pictures)]),
-            "## Training data\n\n" + "\n".join(counts),
-        ],
-        settings=report["settings"],
-        took=f"Training took {report['minutes']:.1f} minutes. The model of step {report['step']:,} was kept.",
-        limits=_limits(folder, report),
-        results=results,
-        data=sources["validation"],
-    )
-
-
-def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
-    """Return the limits of the model that follow from the report."""
-    name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
-    lines = ["The checkpoint was selected on the evaluation data, so metrics on new data may be lower."]
-    if report["examples_cut"]:
-        lines.append(
-            f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were truncated."
-        )
-    if labels := read_json(folder / "config.json", ConfigError).get("id2label"):
-        shown = ", ".join(f"`{label}`" for label in list(labels.values())[:20])
-        lines.append(f"Its only labels are {shown}{' and others' if len(labels) > 20 else ''}.")
-    if report["calibration_error"] is not None:
-        lines.append(
-            f"Its confidence differs from its accuracy by {report['calibration_error']:.2f} on average "
-            "(expected calibration error)."
-        )
-    lower = name in report["lower_is_better"]
-    if name in baseline and not is_better(metrics[name], baseline[name], lower=lower):
-        lines.append(f"Its {name} is no better than the baseline.")
-    if report["beats_untrained"] is False:
-        lines.append("Training did not improve on the untrained model.")
-    if report["collapsed"]:
-        lines.append(f"The run collapsed: {report['collapsed']}.")
-    return lines
-
-
-def pretraining_card(
-    folder: Path,
-    repo_id: str,
-    *,
-    settings: dict[str, Any],
-    figures: dict[str, Any],
-    metrics: dict[str, float],
-    options: PushOptions,
-) -> str:
-    """Return the model card of a pretraining run; `figures` are its steps, tokens and time, by name."""
-    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
-    start = settings.get("init_from") or ""
-    if start:
-        # The card is public, so it must not show the path of a local folder.
-        settings = settings | {"init_from": _base_name(start)}
-    examples = settings.get("examples", {})
-    if not settings.get("order_weight", 1.0):
-        examples = examples | {"sentence_order": False}
-    objectives = {"masked_lm": "masked language modeling", "sentence_order": "sentence order"}
-    trained_on = [title for name, title in objectives.items() if examples.get(name, True)]
-    table = f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}"
-    return _card(
-        folder,
-        repo_id,
-        options,
-        task="fill-mask",
-        start=start,
-        about=f"An ALBERT model, pretrained on {' and '.join(trained_on)}",
-        sections=[table] if metrics else [],
-        settings=settings,
-        took="; ".join(f"{name}: {value:,}" for name, value in figures.items()) + ".",
-        limits=["The model repeats the biases of its training text."],
-        results=metrics,
-        data="held-out text",
-    )
-
-
-def _card(
+def model_card(
     folder: Path,
     repo_id: str,
     options: PushOptions,
@@ -262,7 +164,8 @@ def _toml(values: dict[str, Any]) -> list[str]:
     return [f"{name} = {json_text(value)}" for name, value in shown.items()]
 
 
-def _base_name(start: str) -> str:
+def base_name(start: str) -> str:
+    """Return the name of the model that a run began with, without the path of a folder."""
     return _hub_name(start) or Path(start).name
 
 

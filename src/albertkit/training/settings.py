@@ -1,6 +1,7 @@
 """The settings of training, whatever the model is trained on."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -159,3 +160,11 @@ class TrainingSettings(RunSettings):
         if self.schedule == "trapezoid":
             free |= {self.unit, f"decay_{self.unit}"}
         return {key: value for key, value in asdict(self).items() if key not in free}
+
+
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return settings with those of tables under names such as "task.max_length"."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flat_values(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
