@@ -1,17 +1,13 @@
 """Tests of the tables that commands print in narrow terminals."""
 
 import io
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from albertkit.bench import BenchReport, Timing
 from albertkit.cli.printing import (
-    print_attention,
     print_bars,
-    print_bench,
     print_model,
     print_spans,
     print_vectors,
@@ -109,29 +105,3 @@ def test_numbers_of_reports_are_whole(
     words = capsys.readouterr().out.split()
     assert {"maximum", "length", "222,595,584", "2,653,476,864"} & set(words)
     assert "…" not in "".join(words)
-
-    cosines = np.full((3, 4), 0.125)
-    layer = SimpleNamespace(stored=10)
-    attention = SimpleNamespace(
-        text="a",
-        text_pair=None,
-        cut=0,
-        layers=[layer, layer],
-        cosine_to_last=cosines,
-        cosine_to_previous=cosines,
-    )
-    print_attention(attention, None)  # type: ignore[arg-type]
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["2", "10", "0.125", "0.125"] in rows
-
-
-def test_speeds_are_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    engines = ["onnx", "onnx-int8", "torch", "plain"]
-    about = {"class": "A", "dtype": "float32", "device": "cpu", "processor": "p", "threads": 1, "cores": 1}
-    about |= {"product_library": "torch", "versions": {}, "computed_in": {"torch": "bfloat16"}}
-    timings = [Timing(engine, 512, 32, 32 / 12345.6, 1e9, 0.5) for engine in engines]
-    print_bench(BenchReport("m", about, timings=timings), None)
-    words = capsys.readouterr().out.split()
-    assert {"32", "512", *engines, "(bfloat16)"} <= set(words)
-    assert words.count("1.235e+04") == words.count("(50%)") == 4

@@ -107,7 +107,7 @@ def test_invalid_arguments_are_an_error(save: Save, tmp_path: Path) -> None:
     folder, target = save("AlbertModel"), tmp_path / "model.onnx"
     for wrong, message in (
         ({"opset": 16}, "opset is 16. Expected 17 to"),
-        ({"architecture": "AlbertForMaskedML"}, "Did you mean 'AlbertForMaskedLM'"),
+        ({"architecture": "AlbertForMaskedML"}, "did you mean 'AlbertForMaskedLM'"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"compute": "bfloat16"}, "compute is 'bfloat16'"),
     ):

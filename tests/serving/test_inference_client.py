@@ -151,16 +151,8 @@ def test_the_async_client(server: Running) -> None:
         ("fill-mask", None, "fill_mask", {"text": "no mask"}, 422, r"no \[MASK\]"),
         ("fill-mask", None, "fill_mask", {"text": MASKED, "top_k": 101}, 422, "top_k"),
         (
-            *("text-classification", "classifier", "token_classification"),
-            *({"text": "a", "stride": 3}, 422, "stride: Extra inputs are not permitted"),
-        ),
-        (
             *("feature-extraction", "encoder", "feature_extraction"),
             *({"text": "a", "truncation_direction": "left"}, 422, "truncation_direction is 'left'"),
-        ),
-        (
-            *("zero-shot-classification", None, "zero_shot_classification"),
-            *({"text": "a", "candidate_labels": []}, 422, "candidate_labels: List should have at least 1"),
         ),
         (
             *("feature-extraction", "encoder", "feature_extraction"),

@@ -143,9 +143,7 @@ class TestRefusals:
         ("path", "body", "param", "message"),
         [
             ("classify", {"input": ["a", {"text": 1}]}, "input", "input.list"),
-            ("classify", {"input": []}, "input", "at least 1 item"),
             ("classify", {}, "input", "input: Field required"),
-            ("classify", {"input": "a", "top_k": 0}, "top_k", "top_k: Input should be greater than or equal"),
             ("classify", {"input": "a", "topk": 1}, "topk", "topk: Extra inputs are not permitted"),
             ("classify", {"input": CONTEXT}, "input", 'or set "truncation" to true.'),
             ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "'none', "),
@@ -156,18 +154,9 @@ class TestRefusals:
                 "input",
                 "input[1]: the pair",
             ),
-            ("order", {"input": {"text": CONTEXT, "text_pair": "a"}}, "input", "the pair"),
             ("fill-mask", {"input": "[MASK]", "targets": ["a [MASK]"]}, "targets", "the target 'a [MASK]'"),
-            (
-                "fill-mask",
-                {"input": "[MASK]", "targets": "a"},
-                "targets",
-                "targets: Input should be",
-            ),
             ("fill-mask", {"input": "a"}, "input", "there is no [MASK] in the text 'a'"),
             ("embeddings", {"input": "a", "dimensions": 16}, "dimensions", "dimensions is 16. Expected 32"),
-            ("embeddings", {"input": [7, 8]}, "input", "valid string"),
-            ("embeddings", {"input": "a", "user": "a" * 1001}, "user", "at most 1000 characters"),
         ],
     )
     def test_a_wrong_body(

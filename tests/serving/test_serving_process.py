@@ -136,9 +136,10 @@ def test_the_process_ends_if_a_thread_cannot_start(name: str) -> None:
 def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     file = tmp_path / "key"
     settings = settings_for({"bundled": "bundled"}, key_file=str(file))
-    file.write_text("secret\n", encoding="utf-8-sig")
-    assert read_key(settings) == "secret"
-    file.write_text("secret\n", encoding="utf-16")
+    for encoding in ("utf-8-sig", "utf-16"):
+        file.write_text("secret\n", encoding=encoding)
+        assert read_key(settings) == "secret"
+    file.write_text("sécret\n", encoding="latin-1")
     with pytest.raises(DataError, match="key, line 1: not UTF-8"):
         read_key(settings)
 

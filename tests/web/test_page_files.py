@@ -399,18 +399,6 @@ await import("./worker.js");
             "files.json could not be downloaded. Check your connection. Load this page again.",
         ),
         (
-            {"files.json": {"status": 503}},
-            "files.json could not be downloaded: the server answers 503. Load this page again.",
-        ),
-        (
-            {"files.json": {"body": "html"}},
-            "files.json could not be downloaded completely. Load this page again.",
-        ),
-        (
-            {"model.onnx.gz": {"status": 0}},
-            "model/model.onnx.gz could not be downloaded. Check your connection. Load this page again.",
-        ),
-        (
             {"model.onnx.gz": {"status": 404}},
             "model/model.onnx.gz could not be downloaded: the server answers 404. Load this page again.",
         ),

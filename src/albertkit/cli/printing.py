@@ -94,10 +94,13 @@ def new_table(
     return table
 
 
-def print_title(console: "Console", given: Any) -> None:
+def print_title(console: "Console", given: Any, *, cut: int = 0) -> None:
+    """Print an input, and the number of its tokens that truncation removed."""
     for name, value in as_fields(given).items():
         if value and name != "choices":
             console.print(str(value), style="bold")
+    if cut:
+        console.print(f"truncated: the last {cut:,} tokens", style="dim")
 
 
 def print_table(console: "Console", table: "Table") -> None:
@@ -142,11 +145,6 @@ def print_matches(console: "Console", matches: Sequence[dict[str, Any]]) -> None
         table.add_row(f"{match['score']:.3f}", str(match["id"]), " ".join(match["text"].split()))
     print_table(console, table)
     console.print()
-
-
-def print_cut(console: "Console", answer: dict[str, Any]) -> None:
-    if "cut" in answer:
-        console.print(f"truncated: the last {answer['cut']:,} tokens", style="dim")
 
 
 def print_masks(console: "Console", text: str, masks: list[list[dict[str, Any]]], tokenizer: Any) -> None:
@@ -273,9 +271,7 @@ def _megabytes(number: int) -> str:
 
 def print_attention(report: "AttentionReport", html: Path | None) -> None:
     console = new_console()
-    print_title(console, report.text if report.text_pair is None else (report.text, report.text_pair))
-    if report.cut:
-        print_cut(console, {"cut": report.cut})
+    print_title(console, {"text": report.text, "text_pair": report.text_pair}, cut=report.cut)
     columns = ("layer", "weights", "with the previous layer", "with the last layer")
     title = "mean cosine of the vectors"
     table = new_table(right=columns, title=title, title_justify="left", padding=(0, 1))

@@ -182,8 +182,7 @@ def classify(text: list[str] | None = None, *, pair: str | None = None, **given:
         if computation.json:
             print_json({**as_fields(asked), "predictions": labels})
             continue
-        print_title(console, asked)
-        printing.print_cut(console, labels[0])
+        print_title(console, asked, cut=labels[0].get("cut", 0))
         if is_regression:
             for label in labels:
                 is_unnamed = len(labels) == 1 and label["label"] == "LABEL_0"
@@ -288,8 +287,7 @@ def choose(
         if computation.json:
             print_json({**asked, "predictions": [chosen]})
             continue
-        print_title(console, asked)
-        printing.print_cut(console, chosen)
+        print_title(console, asked, cut=chosen.get("cut", 0))
         printing.print_bars(console, list(zip(asked["choices"], chosen["scores"], strict=True)))
         console.print()
 
@@ -310,8 +308,7 @@ def order(text: list[str] | None = None, **given: Any) -> None:
         if computation.json:
             print_json({**as_fields(asked), "predictions": [prediction]})
             continue
-        print_title(console, asked)
-        printing.print_cut(console, prediction)
+        print_title(console, asked, cut=prediction.get("cut", 0))
         console.print(f"{prediction['label']}  {100 * prediction['score']:.3g}%\n")
 
 

@@ -187,7 +187,16 @@ def export_onnx(
         raise ConfigError("texts and calibrate are both set. The accuracy drop is measured on one of them.")
     if isinstance(texts, str | Path):
         texts = read_texts(Path(texts))
-    _check_arguments(architecture, dtype, compute, opset, texts)
+    for option, value, known in (("dtype", dtype, [*DTYPES]), ("compute", compute, ["float32", "float16"])):
+        if value is not None and value not in known:
+            raise ConfigError(f"{option} is {value!r}. {suggestion(value, known)}")
+    newest = onnx.defs.onnx_opset_version()
+    if not OLDEST_OPSET <= opset <= newest:
+        raise ConfigError(
+            f"opset is {opset}. Expected {OLDEST_OPSET} to {newest}, the newest of onnx {onnx.__version__}."
+        )
+    if not texts:
+        raise DataError("there are no texts to compare on. Pass some, or omit texts for the included ones.")
     if int8 and (compute != "float32" or opset < OLDEST_INT8_OPSET):
         raise ConfigError(
             f"int8 with compute {compute!r} and opset {opset}. Expected compute 'float32', because int8 is "
@@ -263,25 +272,6 @@ def export_onnx(
         checksums={str(one): file_sha256(one) for one in (file, *others)},
         notes=notes,
     )
-
-
-def _check_arguments(
-    architecture: str | None, dtype: str | None, compute: str, opset: int, texts: Sequence[str]
-) -> None:
-    for name, value, known in (
-        ("architecture", architecture, HEADS),
-        ("dtype", dtype, tuple(DTYPES)),
-        ("compute", compute, ("float32", "float16")),
-    ):
-        if value is not None and value not in known:
-            raise ConfigError(f"{name} is {value!r}. {suggestion(value, known)}")
-    newest = onnx.defs.onnx_opset_version()
-    if not OLDEST_OPSET <= opset <= newest:
-        raise ConfigError(
-            f"opset is {opset}. Expected {OLDEST_OPSET} to {newest}, the newest of onnx {onnx.__version__}."
-        )
-    if not texts:
-        raise DataError("there are no texts to compare on. Pass some, or omit texts for the included ones.")
 
 
 def check_int8_options(
