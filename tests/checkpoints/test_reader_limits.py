@@ -11,7 +11,7 @@ from structural_fuzz import LARGEST_GROWTH, MEGABYTE, bounded_process, little_me
 
 from albertkit.checkpoints import formats, julia
 from albertkit.checkpoints.folder import read_folder
-from albertkit.checkpoints.tensor_bundle import read_index, varint, write_table
+from albertkit.checkpoints.tensor_bundle import Bundle, varint, write_table
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError
 
@@ -85,7 +85,7 @@ def test_a_header_with_too_many_shards(tmp_path: Path) -> None:
     path = tmp_path / "x.index"
     write_table(path, {b"": b"\x08" + varint(1 << 40)})
     with little_memory(), pytest.raises(CheckpointError, match="shards"):
-        read_index(path)
+        Bundle(tmp_path / "x")
 
 
 # --- safetensors and configs --------------------------------------------------------------------
