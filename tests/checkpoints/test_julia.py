@@ -7,7 +7,6 @@ import bson
 import numpy as np
 import pytest
 
-from albertkit.checkpoints import julia
 from albertkit.checkpoints.formats import read
 from albertkit.checkpoints.julia import load, save
 from albertkit.errors import CheckpointError
@@ -84,16 +83,6 @@ def test_arrays_are_column_major(tmp_path: Path) -> None:
         a={"tag": "array", "type": datatype("Core", "Float32"), "size": [2, 3], "data": values},
     )
     assert load(path)["a"].tolist() == [[1, 2, 3], [4, 5, 6]]
-
-
-def test_julia_weights_are_transposed_and_vectors_are_rows() -> None:
-    matrix, vector = np.arange(6.0).reshape(2, 3), np.arange(3.0)
-    assert julia.array_of(matrix).shape == (3, 2)
-    assert julia.array_of(vector).shape == (1, 3)
-    for tensor in (matrix, vector, np.arange(3.0)[:, None]):
-        restored = julia.tensor_of(julia.array_of(tensor), is_vector=tensor.ndim == 1)
-        assert restored.shape == tensor.shape
-        assert np.array_equal(restored, tensor)
 
 
 def test_julia_values_of_all_kinds(tmp_path: Path) -> None:

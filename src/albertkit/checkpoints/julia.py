@@ -168,8 +168,11 @@ def read(path: Path) -> Checkpoint:
     for name, array in weights.items():
         if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
             raise CheckpointError(f"{path}: weights[{name!r}] is not an array of numbers.")
-        known = from_google(name)
-        tensor = tensor_of(array, is_vector=known is not None and known[1].is_vector)
+        known, tensor = from_google(name), array.T  # the files have the transpose of TensorFlow's tensors
+        if known is not None and known[1].is_vector and tensor.shape[1:] == (1,):
+            tensor = tensor[:, 0]
+        # Values in a BSON file can have odd addresses, but some instructions need even ones.
+        tensor = np.require(tensor, requirements=["C", "ALIGNED", "WRITEABLE"])
         tensors[name] = tensorflow.transposed(name, tensor)
     config = tensorflow.with_labels(config, tensors)
     config.pop("filename", None)
@@ -191,15 +194,6 @@ def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
     return [path]
 
 
-def tensor_of(array: np.ndarray, *, is_vector: bool) -> np.ndarray:
-    """Return a weight in TensorFlow's layout, from the transpose in Julia's files."""
-    array = array.T
-    if is_vector and array.shape[1:] == (1,):
-        array = array[:, 0]
-    # Values in a BSON file can have odd addresses, but some instructions need even ones.
-    return np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"])
-
-
 def array_of(tensor: np.ndarray) -> np.ndarray:
-    """Return the reverse of `tensor_of`: the transpose of TensorFlow's tensor, vectors as 1 x n."""
+    """Return a weight as Julia's files have it: the transpose of TensorFlow's tensor, vectors as 1 x n."""
     return tensor[None, :] if tensor.ndim == 1 else np.ascontiguousarray(tensor).T

@@ -155,12 +155,7 @@ class AlbertForPreTraining(MaskedWordModel):
     ) -> AlbertForPreTrainingOutput:
         """Compute the logits of masked words, (B, T, V), and of sentence order, (B, 2).
 
-        `labels` are (B, T) ids of the original tokens, -100 for positions that are not predicted.
-        `masked_positions` (P,) are indices into the flattened B * T tokens: only these positions get logits
-        (P, V), with labels (P,), and the last layer computes only them and [CLS]. Keep them on the CPU if you
-        can. `masked_lm_labels` is the older name of `labels`. For the other arguments see
-        `AlbertModel.forward`, and `AlbertForTokenClassification.forward` for `num_items_in_batch`.
-
+        `labels`, `masked_positions` and `masked_lm_labels` are those of `AlbertForMaskedLM.forward`.
         `sentence_order_label` (B,) is 0 for texts in order and 1 for swapped texts. The loss is the sum of
         the losses of the labels that are passed.
         """
