@@ -303,9 +303,8 @@ READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
 """The endings of weight files, each with its reader."""
 
 
-def weight_files(folder: str | Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """Return the files that `read_folder` reads weights from: one file, an index and its shards, or none."""
-    folder = Path(folder)
     name = weights_in(folder)
     if name is None:
         return []
