@@ -9,7 +9,7 @@ import pytest
 from hub_server import SECRET, Hub, commit_of, model_files
 from packaging.version import Version
 
-from albertkit.checkpoints.folder import locate
+from albertkit.checkpoints.formats import locate
 from albertkit.errors import ModelNotFoundError
 from albertkit.hub import BUNDLED, BUNDLED_SENTENCES, resolve
 from albertkit.tokenization.tokenizer import AlbertTokenizer

@@ -155,7 +155,13 @@ def convert(
         DataError: The target exists and is not an empty folder.
     """
     target = Path(target).expanduser()
-    to = _target_format(target, to)
+    is_julia = target.name.endswith(julia.ENDINGS)
+    to = to or ("julia" if is_julia else "hf")
+    if to not in get_args(Format):
+        raise ConfigError(f"the format {to!r} is unknown. Expected one of {', '.join(get_args(Format))}.")
+    if (to == "julia") != is_julia:
+        endings = f"only Julia files end in {' or '.join(julia.ENDINGS)}"
+        raise ConfigError(f"the target {str(target)!r} does not match the format {to!r}: {endings}")
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}. Expected one of {', '.join(DTYPES)}.")
     if max_shard_size is not None and to != "hf":
@@ -220,26 +226,15 @@ def convert(
         again = formats.read(formats.locate(target))
         again_config = AlbertConfig.from_dict(again.config)
         tensors, _ = fit(architecture, again_config, again.tensors)
-        outputs = _outputs(architecture, again_config, tensors)
-        largest = report.largest_difference = _largest_difference(outputs, expected)
+        largest = _largest_difference(_outputs(architecture, again_config, tensors), expected)
         if not largest <= TOLERANCE:  # unlike `largest > TOLERANCE`, also true for NaN
             check_finite(source, matched)
             difference = f"its outputs differ from those of {source} by up to {largest:.1e}"
             raise CheckpointError(f"{target} was written, but {difference}. Do not use it.")
+        report.largest_difference = largest
         if dtype is not None and types != [dtype]:
             report.cast_difference = _largest_difference(_outputs(architecture, config, fitted), expected)
     return report
-
-
-def _target_format(target: Path, to: Format | None) -> Format:
-    is_julia = target.name.endswith(julia.ENDINGS)
-    to = to or ("julia" if is_julia else "hf")
-    if to not in get_args(Format):
-        raise ConfigError(f"the format {to!r} is unknown. Expected one of {', '.join(get_args(Format))}.")
-    if (to == "julia") != is_julia:
-        endings = f"only Julia files end in {' or '.join(julia.ENDINGS)}"
-        raise ConfigError(f"the target {str(target)!r} does not match the format {to!r}: {endings}")
-    return to
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -254,13 +249,8 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
                 written = tensorflow.write(folder, checkpoint)
             else:
                 beside = files_of(checkpoint.to_config())
-                write_folder(
-                    folder,
-                    checkpoint.config,
-                    checkpoint.tensors,
-                    beside=beside,
-                    max_shard_size=max_shard_size,
-                )
+                config, tensors = checkpoint.config, checkpoint.tensors
+                write_folder(folder, config, tensors, beside=beside, max_shard_size=max_shard_size)
                 others = [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
                 written = [folder / CONFIG_FILE, *weight_files(folder), *others]
         return [target / file.relative_to(folder) for file in written]

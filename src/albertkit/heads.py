@@ -135,7 +135,7 @@ class Head:
     @property
     def reads_first(self) -> bool:
         """Whether the head reads only [CLS]."""
-        return all(one.reads_first for one in self.scores.values())
+        return all(scores.reads_first for scores in self.scores.values())
 
     @property
     def has_labels(self) -> bool:

@@ -201,14 +201,6 @@ def _erf(values: NDArray) -> NDArray[np.float64]:
     return np.copysign(_ERF[entries], values) + slope * series
 
 
-def _gelu(values: Array) -> Array:
-    return values * (1 + erf(values * math.sqrt(0.5)).astype(values.dtype)) / 2
-
-
-def _gelu_tanh(values: Array) -> Array:
-    return values * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values * values * values))) / 2
-
-
 def _sigmoid(values: Array) -> Array:
     with np.errstate(over="ignore"):  # division by infinity correctly gives 0
         return 1 / (1 + np.exp(-values))
@@ -220,8 +212,10 @@ def _silu(values: Array) -> Array:
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "gelu": _gelu,
-    "gelu_new": _gelu_tanh,
+    "gelu": lambda values: values * (1 + erf(values * math.sqrt(0.5)).astype(values.dtype)) / 2,
+    "gelu_new": lambda values: (
+        values * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values * values * values))) / 2
+    ),
     "relu": lambda values: np.maximum(values, 0),
     "silu": _silu,
     "leaky_relu": lambda values: np.maximum(values, values * 0.01),

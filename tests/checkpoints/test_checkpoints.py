@@ -10,7 +10,7 @@ from checkpoint_models import Tensors, assert_same, names_in, write_shards
 from safetensors.torch import save_file
 from torch_files import read_folder, write_folder
 
-from albertkit.checkpoints.folder import locate
+from albertkit.checkpoints.formats import locate
 from albertkit.errors import ModelNotFoundError
 
 EMBEDDINGS = "albert.embeddings.word_embeddings.weight"

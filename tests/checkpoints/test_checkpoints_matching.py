@@ -9,7 +9,6 @@ from checkpoint_models import HEADS, SHARED_HEADS, assert_same, reference, shape
 from torch_files import match, read_folder, write_folder
 
 from albertkit import heads
-from albertkit.checkpoints.match import LoadReport
 from albertkit.checkpoints.names import TABLE, TIED, canonical, in_model, spec_of
 from albertkit.errors import CheckpointError
 
@@ -168,19 +167,3 @@ def test_another_shape_is_an_error_unless_ignored() -> None:
     assert set(matched) == set(tensors) - set(report.reshaped)
     assert report.missing == []
     assert not report.ok
-
-
-def test_report_as_text() -> None:
-    assert LoadReport().ok
-    report = match(
-        dict(reference(transformers.AlbertForMaskedLM).state_dict()) | {"stray": torch.zeros(1)},
-        shapes(reference(transformers.AlbertForQuestionAnswering)),
-    )[1]
-    assert str(report).splitlines() == [
-        f"{len(report.loaded)} tensors loaded",
-        "  newly initialized, not in the file: qa_outputs.weight, qa_outputs.bias (train before use)",
-        "  in the file, but not in this model: stray",
-        "  left out (the masked-word head, which this model does not have): predictions.bias, "
-        "predictions.LayerNorm.weight, predictions.LayerNorm.bias, predictions.dense.weight, "
-        "predictions.dense.bias, predictions.decoder.weight, predictions.decoder.bias",
-    ]

@@ -10,8 +10,7 @@ import pytest
 import torch
 from onnx.external_data_helper import set_external_data
 
-from albertkit.checkpoints.keras_file import read_h5
-from albertkit.checkpoints.onnx_file import PRODUCER, read_onnx
+from albertkit.checkpoints.folder import PRODUCER, read_h5, read_onnx
 from albertkit.errors import CheckpointError
 
 NAME = "model/kernel:0"

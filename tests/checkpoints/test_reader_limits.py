@@ -11,7 +11,7 @@ from structural_fuzz import LARGEST_GROWTH, MEGABYTE, bounded_process, little_me
 
 from albertkit.checkpoints import formats, julia
 from albertkit.checkpoints.folder import read_folder
-from albertkit.checkpoints.tensor_bundle import read_index, varint, write_table
+from albertkit.checkpoints.tensor_bundle import Bundle, varint, write_table
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError
 
@@ -63,17 +63,6 @@ def shape(*sizes: int) -> bytes:
         b"\x08\x01" + shape(1) + b"\x28\x04" + message(7, b""),
         b"\x08\x01\x12" + varint(1 << 60),
     ],
-    ids=[
-        "large",
-        "overflow",
-        "empty overflow",
-        "dimensions",
-        "negative",
-        "offset",
-        "shard",
-        "slices",
-        "length",
-    ],
 )
 def test_wrong_entries_of_an_index(bundle: Path, entry: bytes) -> None:
     write_index(bundle / "model.ckpt.index", entry)
@@ -85,7 +74,7 @@ def test_a_header_with_too_many_shards(tmp_path: Path) -> None:
     path = tmp_path / "x.index"
     write_table(path, {b"": b"\x08" + varint(1 << 40)})
     with little_memory(), pytest.raises(CheckpointError, match="shards"):
-        read_index(path)
+        Bundle(tmp_path / "x")
 
 
 # --- safetensors and configs --------------------------------------------------------------------
@@ -113,10 +102,6 @@ def test_a_header_with_too_many_shards(tmp_path: Path) -> None:
             )
         ),
     ],
-    ids=[
-        *("empty", "length", "long", "list", "objects", "lists", "large", "overflow", "empty overflow"),
-        *("offset", "backwards", "shared"),
-    ],
 )
 def test_wrong_safetensors_headers(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_text("{}")
@@ -131,7 +116,6 @@ def test_wrong_safetensors_headers(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"[" * 200_000, b'{"a":' * 200_000, b"1" * 10_000, b'{"vocab_size": 1e999}'],
-    ids=["lists", "objects", "number", "infinity"],
 )
 def test_configs_with_deep_nesting_and_large_numbers(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "config.json"
@@ -190,10 +174,6 @@ def array_of_sizes(*sizes: int) -> bytes:
         document(b"\x03a\0" + tag("backref", b"\x12ref\0" + struct.pack("<q", 1))),
         document(b"\x13a\0"),
         document() + b"more",
-    ],
-    ids=[
-        *("length", "negative length", "documents", "lists", "text", "binary", "large", "overflow"),
-        *("empty overflow", "negative", "dimensions", "no such reference", "foreign type", "more"),
     ],
 )
 def test_wrong_bson(tmp_path: Path, content: bytes) -> None:

@@ -18,7 +18,7 @@ from albertkit.checkpoints.names import (
     to_google,
     why_no_weight,
 )
-from albertkit.checkpoints.tensor_bundle import append_block, prefixes, read_index, read_table, write_table
+from albertkit.checkpoints.tensor_bundle import append_block, prefixes, read_table, write_table
 from albertkit.errors import CheckpointError
 
 RECORDED = GOLDEN / "google_tf1_small"
@@ -177,11 +177,11 @@ def test_files_of_other_kinds(prefix: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"there is no file .*nothing.index"):
         Bundle(tmp_path / "nothing")
     write_table(tmp_path / "x.index", {b"key": b"value"})
-    with pytest.raises(CheckpointError, match="it has no header"):
-        read_index(tmp_path / "x.index")
+    with pytest.raises(CheckpointError, match="has 0 shards"):
+        Bundle(tmp_path / "x")
     (tmp_path / "y.index").write_bytes(b"<html>" * 20)
     with pytest.raises(CheckpointError, match="last eight bytes"):
-        read_index(tmp_path / "y.index")
+        Bundle(tmp_path / "y")
     with pytest.raises(CheckpointError, match="x is complex64"):
         write_bundle(tmp_path / "z", {"x": torch.zeros(1, dtype=torch.complex64)})
 
@@ -195,15 +195,16 @@ def test_every_name_of_the_released_checkpoints_maps(shared: Path) -> None:
         (folder / "albert_base_zh.model.ckpt-best.index", False),
         (folder / "albert_tiny_zh.albert_model.ckpt.index", True),
     ):
-        entries, shards = read_index(path)
-        assert shards == 1
+        bundle = Bundle(path.with_suffix(""))
+        entries = bundle.entries
+        assert len(bundle.shards) == 1
         mapped = {canonical(name): entry for name, entry in entries.items() if why_no_weight(name) is None}
         left_out = {name for name in entries if why_no_weight(name)}
         assert left_out == ({OLDER_FACTOR} if older else {"global_step"})
         for name, entry in mapped.items():
             spec = spec_of(name)
             assert spec is not None, name
-            assert spec.is_vector == (len(entry.shape) == 1), name
+            assert spec.is_vector == (len(entry.shape.dim) == 1), name
         # All tensors of a pretraining model, except the mapping that the older layout lacks.
         expected = {row.ours.format(group=0, layer=0) for row in TABLE if row.google}
         expected -= {row.ours for row in TABLE if row.part in ("classifier", "answer span head")}

@@ -26,8 +26,7 @@ from structural_fuzz import (
     rewritten,
 )
 
-from albertkit.checkpoints.folder import read_folder, write_folder
-from albertkit.checkpoints.keras_file import read_h5
+from albertkit.checkpoints.folder import read_folder, read_h5, write_folder
 from albertkit.finetuning.predict import ENDINGS, convert, resume
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import data_options, task_settings

@@ -66,7 +66,7 @@ class TestChangedModels:
     def test_hooks_are_called_with_padded_rows(self):
         model, seen = make(CLASSIFIER), []
         engine = TorchEngine(model)
-        layer = model.albert.encoder.executed_layers()[0]
+        layer = model.albert.encoder.albert_layer_groups[0].albert_layers[0]
         hook = layer.ffn.register_forward_hook(lambda _, __, output: seen.append(output.shape[:2]))
         assert_equal(model, rows_of([3, 7]), is_padded=True)
         seen.clear()
@@ -92,7 +92,7 @@ class TestChangedModels:
         model = make(CLASSIFIER)
         rows = rows_of([3, 7])
         before = TorchEngine(model).run(rows)
-        model.albert.encoder.executed_layers()[0].ffn = Doubled(32, 48)
+        model.albert.encoder.albert_layer_groups[0].albert_layers[0].ffn = Doubled(32, 48)
         assert_equal(model, rows, is_padded=True)
         assert not np.allclose(TorchEngine(model).run(rows)[0], before[0])
 
@@ -104,7 +104,9 @@ class TestChangedModels:
         if change == "activation":
             model.predictions.activation = nn.Tanh()
         elif change == "norm":
-            model.albert.encoder.executed_layers()[0].full_layer_layer_norm = nn.LayerNorm(32)
+            model.albert.encoder.albert_layer_groups[0].albert_layers[0].full_layer_layer_norm = nn.LayerNorm(
+                32
+            )
         elif change == "decoder":
             model.predictions.decoder.weight = nn.Parameter(-model.predictions.decoder.weight.detach())
         elif change == "eps":
@@ -134,7 +136,7 @@ class TestChangedModels:
 
     def test_compiled_layers_get_padded_rows(self):
         model = make(CLASSIFIER)
-        model.albert.encoder.executed_layers()[0].compile(backend="eager")
+        model.albert.encoder.albert_layer_groups[0].albert_layers[0].compile(backend="eager")
         assert_equal(model, rows_of([5, 9]), is_padded=True)
 
     def test_eager_attention(self):

@@ -42,29 +42,6 @@ def test_each_objective_alone():
 
 
 @pytest.mark.parametrize("head", ["AlbertForPreTraining", "AlbertForMaskedLM"])
-def test_masked_positions_equal_the_full_projection(head):
-    model = make(head)
-    inputs, labels = batch(mask=True), labels_for(head)["labels"]
-    positions = (labels.flatten() != -100).nonzero().flatten()
-    full = model(**inputs, labels=labels)
-    picked = model(**inputs, labels=labels.flatten()[positions], masked_positions=positions)
-    assert picked[1].shape == (len(positions), TINY["vocab_size"])
-    assert largest_difference(full[1].flatten(0, 1)[positions], picked[1]) <= TOLERANCE
-    assert largest_difference(full.loss, picked.loss) <= TOLERANCE
-    full.loss.backward()
-    gradients = {
-        name: parameter.grad.clone()
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
-    model.zero_grad()
-    picked.loss.backward()
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            assert largest_difference(gradients[name], parameter.grad) <= TOLERANCE, name
-
-
-@pytest.mark.parametrize("head", ["AlbertForPreTraining", "AlbertForMaskedLM"])
 def test_the_older_name_of_labels(head):
     model = make(head)
     inputs = batch()

@@ -148,11 +148,3 @@ def test_dict() -> None:
     assert list(output.copy().items()) == [("logits", output[0]), ("input_ids", output[1])]
     with pytest.raises(TypeError, match="MaskedLMOutput does not have this method"):
         output.pop("logits")
-
-
-def test_mapping_as_argument() -> None:
-    logits = torch.ones(2, 3)
-    output = MaskedLMOutput({"logits": logits})  # type: ignore[arg-type]
-    assert output.logits is logits
-    assert output.loss is None
-    assert output.keys() == ["logits"]

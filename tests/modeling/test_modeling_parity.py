@@ -87,16 +87,6 @@ def test_shapes(layers, groups, inner, embedding_size, attention):
     assert len(hidden_states) == layers * inner + 1
 
 
-def test_multiple_choice_takes_positions_and_segments_for_all_rows():
-    ours, theirs = make_twins("AlbertForMultipleChoice")
-    inputs = batch("AlbertForMultipleChoice")
-    for name in ("position_ids", "token_type_ids"):
-        values = torch.arange(12).flip(0) if name == "position_ids" else torch.ones(12).long()
-        assert_equal_outputs(ours, theirs, {**inputs, name: values})
-    with pytest.raises(ValueError, match=r"attention_mask must have .*got \(12,\)"):
-        ours(**inputs, attention_mask=torch.ones(12))
-
-
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)
 def test_activations(activation):
     ours, theirs = make_twins("AlbertForMaskedLM", hidden_act=activation)

@@ -212,24 +212,6 @@ def test_weights_without_a_config_need_the_config(tmp_path: Path):
     assert kept["predictions.decoder.weight"] is model.get_input_embeddings().weight
 
 
-def test_missing_encoder_tensors_are_an_error(tmp_path: Path):
-    make("AlbertModel").save_pretrained(tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    del tensors["encoder.embedding_hidden_mapping_in.bias"]
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match="embedding_hidden_mapping_in"):
-        AlbertModel.from_pretrained(tmp_path)
-
-
-def test_unexpected_tensors_cause_a_warning(tmp_path: Path):
-    make("AlbertModel").save_pretrained(tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    tensors["exit_classifiers.0.weight"] = torch.ones(2)
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.warns(UserWarning, match=r"exit_classifiers\.0\.weight"):
-        AlbertModel.from_pretrained(tmp_path)
-
-
 def test_modeling_does_not_import_slow_libraries(tmp_path: Path):
     """Importing torch._dynamo takes longer than loading and running a base model."""
     make("AlbertForMaskedLM").save_pretrained(tmp_path)

@@ -103,7 +103,7 @@ def test_classes_are_scored_as_with_the_whole_last_layer(head: str) -> None:
 def test_the_last_layer_is_not_computed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("AlbertForSequenceClassification").eval()
     seen: list[int] = []
-    feed_forward = model.albert.encoder.executed_layers()[-1].ffn
+    feed_forward = model.albert.encoder.albert_layer_groups[-1].albert_layers[-1].ffn
     forward = feed_forward.forward
 
     def watched(states: torch.Tensor) -> torch.Tensor:
@@ -134,7 +134,7 @@ def test_hooks_see_all_tokens(head: str, watched: str) -> None:
 def test_backward_hooks_see_all_tokens(head: str) -> None:
     model, inputs = make(head).eval(), batch(head)
     gradients: list[torch.Tensor] = []
-    last = model.albert.encoder.executed_layers()[-1].ffn_output
+    last = model.albert.encoder.albert_layer_groups[-1].albert_layers[-1].ffn_output
     last.register_full_backward_hook(lambda _module, _inputs, outputs: gradients.append(outputs[0]))
     model(**inputs).logits.sum().backward()
     assert gradients[0].shape[:-1] == inputs["input_ids"].flatten(0, -2).shape

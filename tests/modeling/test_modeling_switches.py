@@ -41,15 +41,6 @@ def test_each_part_really_drops(part, attention):
     assert torch.equal(model(**inputs).logits, model(**inputs).logits)
 
 
-@pytest.mark.parametrize("head", ["AlbertForTokenClassification", "AlbertForMultipleChoice"])
-def test_the_classifier_of_other_heads_drops(head):
-    model = make(head, classifier_dropout_prob=0.0).train()
-    inputs = batch(head, mask=True)
-    assert torch.equal(model(**inputs).logits, model(**inputs).logits)
-    model.dropout.p = 0.5
-    assert not torch.equal(model(**inputs).logits, model(**inputs).logits)
-
-
 def test_dropout_rates_come_from_the_config():
     config = tiny(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.2, classifier_dropout_prob=0.3)
     for head in (

@@ -47,18 +47,12 @@ def check_finite(source: object, tensors: Arrays) -> None:
             raise CheckpointError(f"{source}: {name} contains values that are NaN or infinite.")
 
 
-class _MappedFile(np.memmap):
-    """The bytes of a file, and its status when it was mapped."""
-
-    status: os.stat_result | None = None
-
-
 def map_file(path: Path) -> np.ndarray:
     """Return the bytes of a file, mapped copy-on-write: changing the array does not change the file."""
     if not path.stat().st_size:  # an empty file cannot be mapped
         return np.empty(0, np.uint8)
-    mapped: Any = _MappedFile(path, np.uint8, mode="c")
-    mapped.status = path.stat()
+    mapped: Any = np.memmap(path, np.uint8, mode="c")
+    mapped.status = path.stat()  # for `place_in_file`
     return mapped.view(np.ndarray)
 
 
@@ -122,9 +116,9 @@ def place_in_file(array: np.ndarray) -> tuple[Path, int] | None:
     The result is None for an array in memory, or if the file was deleted or replaced since it was mapped.
     """
     owner: Any = array
-    while owner is not None and not isinstance(owner, _MappedFile):
+    while owner is not None and not hasattr(owner, "status"):
         owner = getattr(owner, "base", None)
-    if owner is None or owner.status is None or not array.flags.c_contiguous:
+    if owner is None or not array.flags.c_contiguous:
         return None
     path = Path(str(owner.filename))
     if not path.exists() or not os.path.samestat(owner.status, path.stat()):

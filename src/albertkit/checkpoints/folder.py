@@ -1,8 +1,8 @@
 """The Hugging Face folder: config.json and the weights, read and written as (config dict, named tensors).
 
 Weights are read from safetensors (one file or shards), from `pytorch_model.bin` with torch's weights-only
-unpickler, from the older `tf_model.h5`, or from the `model.onnx` of an export. Code in a file never runs. The
-first two are mapped into memory, not copied.
+unpickler, from the `tf_model.h5` of the former TensorFlow classes of `transformers`, or from the `model.onnx`
+of an export. Code in a file never runs. The first two are mapped into memory, not copied.
 """
 
 import pickle
@@ -10,6 +10,7 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,20 +18,25 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from albertkit.checkpoints.arrays import is_equal, map_safetensors, to_arrays
-from albertkit.checkpoints.keras_file import read_h5
-from albertkit.checkpoints.names import TIED
-from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
+from albertkit.checkpoints.arrays import BFLOAT16, is_equal, map_safetensors, to_arrays
+from albertkit.checkpoints.names import TIED, is_turned
 from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, reading, warn_caller
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, hint_of_models, json_bytes, made_folder, read_json
 from albertkit.hub import MODULES_FILE, HubOptions, resolve
 
+h5py = optional("h5py", extra="convert")
+onnx = optional("onnx")
 torch: Any = optional("torch", extra="torch")
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+ONNX_FILE = "model.onnx"
+PRODUCER = "albertkit"
+"""The producer of the ONNX files that `albertkit export onnx` writes."""
+SCALE = "/scale"
+"""Ending of the names of int8 tensors' scales in these files."""
 SENTENCE_FILES = (
     MODULES_FILE,
     "config_sentence_transformers.json",
@@ -40,23 +46,6 @@ SENTENCE_FILES = (
 )
 """The files of sentence-transformers as patterns, for downloads; see `sentence_modules.py`."""
 _WRITTEN_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
-
-
-def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
-    """Return the local folder with config and weights of a model; `also` are further files to fetch.
-
-    Repositories often have the same weights in several formats: this function first asks for safetensors, and
-    for the older file only if there are none.
-    """
-
-    def fetch(*weights: str) -> Path:
-        return resolve(name_or_folder, patterns=(CONFIG_FILE, *weights, *also), **hub)
-
-    folder = fetch("model*.safetensors", INDEX_FILE, *SENTENCE_FILES)
-    for patterns in (("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("tf_model.h5",), (ONNX_FILE,)):
-        if _weights_in(folder) is None:
-            folder = fetch(*patterns)
-    return folder
 
 
 def read_folder(
@@ -72,7 +61,7 @@ def read_folder(
     if not folder.is_dir():
         raise CheckpointError(f"There is no folder {folder}. Expected one with {CONFIG_FILE} and weights.")
     has_config = (folder / CONFIG_FILE).is_file()
-    weights = _weights_in(folder)
+    weights = weights_in(folder)
     if needs_config and not has_config:
         hint = " Pass config=..., or write the file with config.save_pretrained(folder)." if weights else ""
         raise CheckpointError(
@@ -124,7 +113,7 @@ def write_folder(
         for name, tensor in tensors.items()
         if name not in tied or not is_equal(tensor, tensors.get(tied[name]))
     }
-    files = split(stored, limit=None if max_shard_size is None else number_of_bytes(max_shard_size))
+    files = split(stored, size=max_shard_size)
     documents: dict[str, Any] = {CONFIG_FILE: config}
     if len(files) > 1:
         documents[INDEX_FILE] = {
@@ -156,28 +145,23 @@ def write_folder(
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-def number_of_bytes(size: int | str) -> int:
-    """Return the number of bytes of a size, which may be text such as "500MB" or "2GiB"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(size).strip())
-    value = int(float(match[1]) * _UNITS.get(match[2].upper(), 0)) if match else 0
-    if value < 1:
-        raise ConfigError(f"max_shard_size is {size!r}. Expected a number of bytes, or text such as '500MB'.")
-    return value
-
-
-def split(tensors: Mapping[str, np.ndarray], *, limit: int | None) -> dict[str, dict[str, np.ndarray]]:
+def split(tensors: Mapping[str, np.ndarray], *, size: int | str | None) -> dict[str, dict[str, np.ndarray]]:
     """Return the tensors of each file by file name, in their order.
 
-    A file exceeds `limit` bytes only if a single tensor does; None for one file. (The function of
-    huggingface_hub uses another order for such a tensor, and does not know "GiB".)
+    `size` is a number of bytes, or text such as "500MB" or "2GiB"; None for one file. A file is larger only
+    if a single tensor is. (The function of huggingface_hub uses another order for such a tensor, and does not
+    know "GiB".)
     """
+    limit = float("inf")
+    if size is not None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(size).strip())
+        limit = int(float(match[1]) * _UNITS.get(match[2].upper(), 0)) if match else 0
+    if limit < 1:
+        raise ConfigError(f"max_shard_size is {size!r}. Expected a number of bytes, or text such as '500MB'.")
     parts: list[dict[str, np.ndarray]] = [{}]
-    size = 0
     for name, tensor in tensors.items():
-        if limit is not None and parts[-1] and size + tensor.nbytes > limit:
+        if parts[-1] and sum(other.nbytes for other in parts[-1].values()) + tensor.nbytes > limit:
             parts.append({})
-            size = 0
-        size += tensor.nbytes
         parts[-1][name] = tensor
     if len(parts) == 1:
         return {WEIGHTS_FILE: parts[0]}
@@ -227,6 +211,76 @@ def _weight_map(path: Path) -> dict[str, str]:
         return {name: str(file) for name, file in read_json(path, CheckpointError)["weight_map"].items()}
 
 
+def read_h5(path: Path) -> dict[str, np.ndarray]:
+    """Read every tensor by its Keras name, in PyTorch's layout.
+
+    Each group is a layer of Keras 2. Its tensors are data sets, and their paths below it are their names,
+    such as "tf_albert_model/albert/encoder/embedding_hidden_mapping_in/kernel:0".
+
+    HDF5 files can refer to other files and declare sizes without data, which Keras never does: both are
+    errors. Attributes and texts are not read, because HDF5 1.14 never returns from some damaged heaps.
+    """
+    stored: dict[str, Any] = {}
+    tensors: dict[str, np.ndarray] = {}
+    bytes_left = path.stat().st_size
+
+    def collect(name: str, value: Any) -> None:
+        if isinstance(value, h5py.Dataset):
+            stored[name] = value
+
+    with reading(path, CheckpointError), h5py.File(path, "r") as file:
+        file.visititems(collect)  # follows no links
+        for full_name, dataset in stored.items():
+            name = full_name.partition("/")[2] or full_name
+            size = prod(dataset.shape or ()) * dataset.dtype.itemsize
+            bytes_left -= size
+            properties = dataset.id.get_create_plist()
+            if dataset.is_virtual or properties.get_external_count() or properties.get_nfilters():
+                raise ValueError(f"{name} is virtual, external or compressed")
+            if dataset.dtype.kind not in "fiu" or bytes_left < 0 or dataset.id.get_storage_size() < size:
+                raise ValueError(f"{name} is not an array of numbers, or claims more bytes than the file has")
+            tensor = np.asarray(dataset)
+            tensor = tensor.T if tensor.ndim == 2 and is_turned(name) else tensor
+            tensor = np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("="))
+            # Layers that share a tensor each store it.
+            if name in tensors and not np.array_equal(tensors[name], tensor):
+                raise ValueError(f"{name} is stored twice, with different values")
+            tensors[name] = tensor
+        if not tensors:
+            raise ValueError("it has no weights of Keras layers")
+    return tensors
+
+
+def read_onnx(path: Path) -> dict[str, np.ndarray]:
+    """Read every weight by its name in the state dict; int8 weights are converted to floats."""
+    with reading(path, CheckpointError):
+        # Files with external data are not ours, and could refer to any file of the machine.
+        model = onnx.load(str(path), load_external_data=False)
+        if model.producer_name != PRODUCER:
+            raise ValueError(f"it was written by {model.producer_name!r}, not by `albertkit export onnx`")
+        arrays = {}
+        for stored in model.graph.initializer:
+            if stored.name.startswith("constants/"):
+                continue
+            if stored.data_location == onnx.TensorProto.EXTERNAL:
+                raise ValueError(f"it keeps {stored.name} in another file. Expected one file")
+            if stored.data_type == onnx.TensorProto.BFLOAT16:  # older versions of onnx return float32
+                values = np.frombuffer(bytearray(stored.raw_data), BFLOAT16)
+                arrays[stored.name] = values.reshape(tuple(stored.dims))
+            else:
+                arrays[stored.name] = onnx.numpy_helper.to_array(stored).copy()
+        weights = {}
+        for name, array in arrays.items():
+            if name.endswith(SCALE):
+                continue
+            if name + SCALE in arrays:
+                array = array.astype(np.float32) * arrays[name + SCALE]
+            # Matrices are stored as inputs x outputs, tables are not.
+            is_matrix = array.ndim == 2 and "embeddings." not in name
+            weights[name] = np.ascontiguousarray(array.T) if is_matrix else array
+        return weights
+
+
 _FILES = (
     WEIGHTS_FILE,
     INDEX_FILE,
@@ -249,10 +303,9 @@ READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
 """The endings of weight files, each with its reader."""
 
 
-def weight_files(folder: str | Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """Return the files that `read_folder` reads weights from: one file, an index and its shards, or none."""
-    folder = Path(folder)
-    name = _weights_in(folder)
+    name = weights_in(folder)
     if name is None:
         return []
     if not name.endswith(".index.json"):
@@ -260,5 +313,5 @@ def weight_files(folder: str | Path) -> list[Path]:
     return [folder / name, *sorted({folder / file for file in _weight_map(folder / name).values()})]
 
 
-def _weights_in(folder: Path) -> str | None:
+def weights_in(folder: Path) -> str | None:
     return next((name for name in _FILES if (folder / name).is_file()), None)

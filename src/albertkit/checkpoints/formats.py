@@ -1,6 +1,5 @@
 """Detect the format of a model's files, and read config and tensors in any format."""
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
@@ -10,15 +9,27 @@ import numpy as np
 from albertkit.checkpoints import folder, julia, tensorflow
 from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach, read_sentence_modules
-from albertkit.config import ARGUMENTS, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig, as_config
+from albertkit.config import CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig, as_config
 from albertkit.errors import ConfigError
-from albertkit.hub import HubOptions, as_path, resolve, split_hub_options
+from albertkit.hub import HubOptions, as_path, resolve, split_hub_options, take_loading_options
 from albertkit.published import warn_of_contradictions
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
-    """Return the local path of a model: a foreign checkpoint unchanged, otherwise as `folder.locate`."""
-    return foreign_path(name_or_path, **hub) or folder.locate(name_or_path, also=also, **hub)
+    """Return the local path of a model: a foreign checkpoint itself, or the folder with config and weights.
+
+    Repositories often have the same weights in several formats: this function first asks for safetensors, and
+    for the older files only if there are none. `also` are further files to fetch.
+    """
+    if (foreign := foreign_path(name_or_path, **hub)) is not None:
+        return foreign
+    patterns = ("model*.safetensors", folder.INDEX_FILE, *folder.SENTENCE_FILES, *also)
+    path = resolve(name_or_path, patterns=(CONFIG_FILE, *patterns), **hub)
+    pickled = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+    for older in (pickled, ("tf_model.h5",), (folder.ONNX_FILE,)):
+        if folder.weights_in(path) is None:
+            path = resolve(name_or_path, patterns=(CONFIG_FILE, *older, *also), **hub)
+    return path
 
 
 def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | None:
@@ -67,19 +78,17 @@ def load(
     *,
     config: AlbertConfig | str | Path | None = None,
     state_dict: Mapping[str, np.ndarray] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    safetensors_only: bool = False,
-    variant: str | None = None,
-    disable_mmap: bool | None = False,
-    **hub: Unpack[HubOptions],
+    **options: Any,
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
 
-    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`. They are mapped from
-    their file, or copied if `disable_mmap`: a process that reads a mapped file ends with SIGBUS if another
-    program truncates the file.
+    `options` are those of `from_pretrained`: hub options, loading options, and arguments of the config. With
+    a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`. They are mapped from their
+    file, or copied if `disable_mmap`: a process that reads a mapped file ends with SIGBUS if another program
+    truncates the file.
     """
-    overrides = overrides or {}
+    hub, options = split_hub_options(options)
+    overrides, safetensors_only = take_loading_options(options), options.get("use_safetensors") is True
     if config is not None:
         config = load_config(config, **hub, **overrides)
     if state_dict is not None:
@@ -92,7 +101,7 @@ def load(
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
     path = as_path(name_or_folder)
-    if variant:
+    if variant := options.get("variant"):
         tensors = folder.read_variant(name_or_folder, variant, **hub)
         config = load_config(name_or_folder, **hub, **overrides) if config is None else config
     elif config is not None and path and path.is_file() and path.suffix in folder.READERS:
@@ -110,7 +119,7 @@ def load(
         elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
             config = config.replace()
             attach(config, checkpoint.modules)
-    if disable_mmap:
+    if options.get("disable_mmap"):
         copies = {id(tensor): tensor.copy() for tensor in tensors.values()}  # shared tensors stay shared
         tensors = {name: copies[id(tensor)] for name, tensor in tensors.items()}
     return config, tensors
@@ -121,24 +130,9 @@ def _check_safetensors(path: Path, safetensors_only: bool) -> None:
         raise ConfigError(f"use_safetensors=True, but {path} has no safetensors. Omit it.")
 
 
-def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into arguments that only the constructor of a model takes, and all others.
-
-    A constructor with `**kwargs` takes all that are not arguments of the config.
-    """
-    parameters = inspect.signature(model_class).parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    of_config = {"config", *ARGUMENTS, *inspect.signature(model_class.config_class).parameters}
-    constructor = (options if takes_any else parameters).keys() - of_config
-    return (
-        {name: value for name, value in options.items() if name in constructor},
-        {name: value for name, value in options.items() if name not in constructor},
-    )
-
-
 def _is_foreign(path: Path) -> bool:
     if path.is_file() and path.name.endswith((*julia.ENDINGS, *tensorflow.ARCHIVES)):
         return True
-    if path.is_dir() and folder.weight_files(path):
+    if path.is_dir() and folder.weights_in(path):
         return False
     return tensorflow.find(path) is not None

@@ -10,7 +10,6 @@ A type in a file is only a name, which is compared with known names. Nothing in 
 """
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +101,11 @@ class _Values:
 
     def _array(self, value: dict[str, Any], kind: str) -> Any:
         data, sizes = value["data"], value["size"]
-        is_numbers = isinstance(data, bytes)
-        if is_numbers and kind not in _DTYPES:
+        if isinstance(data, bytes) and kind not in _DTYPES:
             return value
-        # NumPy checks the sizes of numbers, but reads -1 as "the rest".
-        if min(sizes, default=0) < 0 or (not is_numbers and len(data) != prod(sizes)):
+        if min(sizes, default=0) < 0:  # NumPy would read -1 as "the rest"
             raise ValueError(f"an array of {kind} has the sizes {sizes}, which do not match its data")
-        if is_numbers:
+        if isinstance(data, bytes):
             return np.frombuffer(data, _DTYPES[kind]).reshape(sizes, order="F")
         items = np.empty(len(data), dtype=object)
         items[:] = self.read(data)
@@ -125,16 +122,8 @@ class _Values:
 def save(path: str | Path, variables: Mapping[str, Any]) -> None:
     """Write variables as `BSON.@save` does: dicts as Dict, NumPy arrays as Array, lists as Vector."""
     document = {name: _document(value) for name, value in variables.items()}
-    if (size := _bytes_in(document)) > _LARGEST_FILE:
-        raise CheckpointError(f"a BSON document has at most {_LARGEST_FILE:,} bytes, not {size:,}")
     with atomic_path(path) as file:
         file.write_bytes(bson.encode(document))
-
-
-def _bytes_in(value: Any) -> int:
-    if isinstance(value, dict | list):
-        return sum(map(_bytes_in, value.values() if isinstance(value, dict) else value))
-    return len(value) if isinstance(value, bytes) else 16
 
 
 def _document(value: Any) -> Any:
@@ -179,8 +168,11 @@ def read(path: Path) -> Checkpoint:
     for name, array in weights.items():
         if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
             raise CheckpointError(f"{path}: weights[{name!r}] is not an array of numbers.")
-        known = from_google(name)
-        tensor = tensor_of(array, is_vector=known is not None and known[1].is_vector)
+        known, tensor = from_google(name), array.T  # the files have the transpose of TensorFlow's tensors
+        if known is not None and known[1].is_vector and tensor.shape[1:] == (1,):
+            tensor = tensor[:, 0]
+        # Values in a BSON file can have odd addresses, but some instructions need even ones.
+        tensor = np.require(tensor, requirements=["C", "ALIGNED", "WRITEABLE"])
         tensors[name] = tensorflow.transposed(name, tensor)
     config = tensorflow.with_labels(config, tensors)
     config.pop("filename", None)
@@ -190,6 +182,8 @@ def read(path: Path) -> Checkpoint:
 
 def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
     weights = tensorflow.google_tensors(checkpoint.tensors)
+    if (size := sum(tensor.nbytes for tensor in weights.values())) > _LARGEST_FILE:
+        raise CheckpointError(f"a BSON document has at most {_LARGEST_FILE:,} bytes, not {size:,}")
     variables = {
         "config": tensorflow.google_config(checkpoint.config),
         "weights": {name: array_of(tensor) for name, tensor in weights.items()},
@@ -200,15 +194,6 @@ def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
     return [path]
 
 
-def tensor_of(array: np.ndarray, *, is_vector: bool) -> np.ndarray:
-    """Return a weight in TensorFlow's layout, from the transpose in Julia's files."""
-    array = array.T
-    if is_vector and array.shape[1:] == (1,):
-        array = array[:, 0]
-    # Values in a BSON file can have odd addresses, but some instructions need even ones.
-    return np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"])
-
-
 def array_of(tensor: np.ndarray) -> np.ndarray:
-    """Return the reverse of `tensor_of`: the transpose of TensorFlow's tensor, vectors as 1 x n."""
+    """Return a weight as Julia's files have it: the transpose of TensorFlow's tensor, vectors as 1 x n."""
     return tensor[None, :] if tensor.ndim == 1 else np.ascontiguousarray(tensor).T

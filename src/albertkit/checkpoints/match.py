@@ -54,14 +54,11 @@ class LoadReport:
     @property
     def differences(self) -> list[str]:
         """A description of each tensor with another shape."""
-
-        def sizes(shape: tuple[int, ...]) -> str:
-            return "x".join(map(str, shape)) or "a single number"
-
-        return [
-            f"{name} is {sizes(in_file)} in the file and {sizes(expected)} in the model"
-            for name, (in_file, expected) in self.reshaped.items()
-        ]
+        lines = []
+        for name, shapes in self.reshaped.items():
+            in_file, expected = ("x".join(map(str, shape)) or "a single number" for shape in shapes)
+            lines.append(f"{name} is {in_file} in the file and {expected} in the model")
+        return lines
 
     def loading_info(self) -> dict[str, Any]:
         """Return the report under the names of `transformers`."""
@@ -105,7 +102,11 @@ def match(
     for name, tensor in tensors.items():
         target = in_model(name, expected)
         if target is None:
-            if (reason := _why_left_out(name)) is None:
+            part, reason = _part(name), why_no_weight(name)
+            # An extra tensor of the encoder means another network shape, not another task.
+            if reason is None and part and part not in REQUIRED:
+                reason = f"the {part}, which this model does not have"
+            if reason is None:
                 report.unexpected.append(name)
             else:
                 report.ignored[name] = reason
@@ -154,11 +155,8 @@ def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[
     Tied tensors have both names.
     """
     head = head_of(architecture)
-    layers = [
-        {"group": group, "layer": layer}
-        for group in range(config.num_hidden_groups)
-        for layer in range(config.inner_group_num)
-    ]
+    groups, inner = range(config.num_hidden_groups), range(config.inner_group_num)
+    layers = [{"group": group, "layer": layer} for group in groups for layer in inner]
     shapes: dict[str, tuple[int, ...]] = {}
     for is_layer, repeated in groupby([*_ENCODER, *head.tensors], key=lambda spec: "{" in spec.ours):
         block = list(repeated)
@@ -176,13 +174,12 @@ def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
     If several classes have tensors of the same names, the config decides.
     """
     parts = {_part(name) for name in tensors}
-
-    def used(architecture: str) -> tuple[int, bool]:
-        head = HEADS[architecture]
+    best, most = "", (-1, False)
+    for architecture, head in HEADS.items():
         has_pooler = any(spec.part == "pooler" for spec in head.tensors)
-        return len(head.parts & parts), has_pooler and "pooler" in parts
-
-    best = max(HEADS, key=used)
+        used = len(head.parts & parts), has_pooler and "pooler" in parts
+        if used > most:
+            best, most = architecture, used
     named = (config.architectures or [""])[0]
     return named if named in HEADS and HEADS[named].is_mistaken_for(HEADS[best]) else best
 
@@ -208,15 +205,7 @@ def left_out(reasons: Mapping[str, str]) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
-    return [f"left out ({reason}): {', '.join(some)}" for reason, some in names.items()]
-
-
-def _why_left_out(name: str) -> str | None:
-    """Return why a tensor that the model does not have can be left out, or None if it may be needed."""
-    part = _part(name)
-    # An extra tensor of the encoder means another network shape, not another task.
-    other_head = f"the {part}, which this model does not have" if part and part not in REQUIRED else None
-    return why_no_weight(name) or other_head
+    return [f"left out ({reason}): {', '.join(listed)}" for reason, listed in names.items()]
 
 
 def _share(first: str, second: str, matched: dict[str, np.ndarray], report: LoadReport) -> None:

@@ -17,9 +17,6 @@ from albertkit.heads import BASE_PREFIX, HEADS, TensorSpec, linear_pair, norm_pa
 REQUIRED = ("embeddings", "encoder")
 """Parts that every checkpoint must have; the other parts are task heads that fine-tuning can initialize."""
 
-_NAMES_KEPT = 500
-"""Size of the cache of specs by name: loading a model looks up each of its 40 or so names several times."""
-
 _LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{layer}."
 _GOOGLE = "bert/encoder/transformer/group_{group}/inner_group_{layer}/"
 _OLDER = "bert/encoder/layer_shared/"
@@ -149,7 +146,7 @@ def canonical(name: str) -> str:
     return name
 
 
-@lru_cache(_NAMES_KEPT)
+@lru_cache(500)  # loading a model looks up each of its 40 or so names several times
 def from_google(name: str) -> tuple[str, TensorSpec] | None:
     """Return our name (with prefix for the encoder) and the spec of Google's tensor name, or None."""
     if "/" not in name and not name.startswith("output_"):
@@ -185,7 +182,7 @@ def is_turned(name: str) -> bool:
     return known is not None and known[1].transposed
 
 
-@lru_cache(_NAMES_KEPT)
+@lru_cache(500)
 def spec_of(name: str) -> TensorSpec | None:
     """Return the spec of a tensor by its name, with or without prefix, or None for an unknown name."""
     bare = canonical(name).removeprefix(BASE_PREFIX)

@@ -165,37 +165,32 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
         _expect("the second module", second[0], ["Pooling"])
         steps = [_read_step(kind, root / path) for kind, path in others if kind not in ("", "Dropout")]
         normalizes = bool(steps) and isinstance(steps[-1], Normalize)
-        max_length, lower_case = _read_settings(folder)
-        prompts, dimensions = model.get("prompts") or {}, model.get("truncate_dim")
+        files = [folder / SETTINGS_FILE, *sorted(folder.glob("sentence_*_config.json"))]
+        settings = next((_json(file) for file in files if file.is_file()), {})
+        task = settings.get("transformer_task", "feature-extraction")
+        _expect("transformer_task", task, ["feature-extraction"])
+        length: Any = settings.get("max_seq_length")
+        if length is None:  # current versions save it in the tokenizer's file
+            length = _json(folder / "tokenizer_config.json").get("model_max_length")
+        has_limit = type(length) in (int, float) and 0 < length <= _LONGEST
+        prompts, default = model.get("prompts") or {}, model.get("default_prompt_name")
         if not all(isinstance(prompt, str) for prompt in prompts.values()):
             raise ValueError(f"the prompts are {prompts}, not texts")
-        _expect("default_prompt_name", model.get("default_prompt_name"), [None, *prompts])
+        _expect("default_prompt_name", default, [None, *prompts])
+        dimensions = model.get("truncate_dim")
         if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
             raise ValueError(f"truncate_dim is {dimensions!r}. Expected a whole number of at least 1")
         return SentenceModules(
             pooling=_read_pooling(root / second[1], has_prompts=bool(prompts)),
             steps=tuple(steps[:-1] if normalizes else steps),
             normalize=normalizes,
-            max_length=max_length,
-            lower_case=lower_case,
+            max_length=int(length) if has_limit else None,
+            lower_case=bool(settings.get("do_lower_case", False)),
             prompts=prompts,
-            default_prompt_name=model.get("default_prompt_name"),
+            default_prompt_name=default,
             dimensions=dimensions,
             similarity=model.get("similarity_fn_name"),
         )
-
-
-def _read_settings(folder: Path) -> tuple[int | None, bool]:
-    """Return the maximum length, and whether texts are lower-cased, from the folder of the transformer."""
-    files = [folder / SETTINGS_FILE, *sorted(folder.glob("sentence_*_config.json"))]
-    settings = next((_json(file) for file in files if file.is_file()), {})
-    task = settings.get("transformer_task", "feature-extraction")
-    _expect("transformer_task", task, ["feature-extraction"])
-    length: Any = settings.get("max_seq_length")
-    if length is None:  # current versions save it in the tokenizer's file
-        length = _json(folder / "tokenizer_config.json").get("model_max_length")
-    is_limit = isinstance(length, int | float) and not isinstance(length, bool) and 0 < length <= _LONGEST
-    return int(length) if is_limit else None, bool(settings.get("do_lower_case", False))
 
 
 def _read_pooling(folder: Path, *, has_prompts: bool) -> Pooling:
@@ -220,21 +215,16 @@ def _read_step(kind: str, folder: Path) -> Step:
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     _expect("activation_function", activation, ACTIVATIONS)
     is_residual = bool(config.get("use_residual", False))
-    sizes = config.get("out_features"), config.get("in_features")
-    expected: dict[str, tuple[Any, ...]] = {"linear.weight": sizes}
-    if config.get("bias", True):
-        expected["linear.bias"] = sizes[:1]
-    if is_residual and sizes[0] != sizes[1]:
-        expected["residual.weight"] = sizes
+    outputs, inputs = config.get("out_features"), config.get("in_features")
+    expected = {"linear.weight": (outputs, inputs)}
+    expected |= {"linear.bias": (outputs,)} if config.get("bias", True) else {}
+    expected |= {"residual.weight": (outputs, inputs)} if is_residual and outputs != inputs else {}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes != expected:
         raise CheckpointError(f"{folder}: the weights are {shapes}. config.json describes {expected}.")
     weights = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
-    weight, bias, residual = (
-        weights.get(name) for name in ("linear.weight", "linear.bias", "residual.weight")
-    )
-    assert weight is not None
-    return Dense(weight, bias, ACTIVATIONS[activation], is_residual, residual)
+    bias, residual = weights.get("linear.bias"), weights.get("residual.weight")
+    return Dense(weights["linear.weight"], bias, ACTIVATIONS[activation], is_residual, residual)
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,7 @@ from albertkit.protobuf import message_class
 
 _crc32c = optional("crc32c", extra="convert")
 
-# Numbers of tensorflow/core/framework/types.proto.
-_DTYPES = {
+DTYPES = {
     1: np.dtype(np.float32),
     2: np.dtype(np.float64),
     3: np.dtype(np.int32),
@@ -43,7 +42,8 @@ _DTYPES = {
     14: BFLOAT16,
     19: np.dtype(np.float16),
 }
-_NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
+"""The types that weights can have, by their numbers in tensorflow/core/framework/types.proto."""
+_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 _STRING = 7
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER_SIZE = 48
@@ -52,22 +52,10 @@ _LONGEST_KEY = 1_000  # bytes; common prefixes take no space, so a small table c
 Data = bytes | bytearray | memoryview
 
 
-class Entry(NamedTuple):
-    """The entry of a tensor in the index. `dtype` is None for types that weights cannot have."""
-
-    dtype: np.dtype | None
-    type_number: int
-    shape: tuple[int, ...]
-    shard: int
-    offset: int
-    size: int
-    checksum: int
-
-
-def masked_checksum(data: Data, *more: Data) -> int:
+def masked_checksum(*parts: Data) -> int:
     """Return the CRC-32C of the bytes, rotated and shifted as LevelDB and TensorFlow store it."""
-    checksum = _crc32c.crc32c(data)
-    for part in more:
+    checksum = 0
+    for part in parts:
         checksum = _crc32c.crc32c(part, checksum)
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -78,71 +66,63 @@ def masked_checksum(data: Data, *more: Data) -> int:
 class Bundle:
     """The tensors of a checkpoint; each shard is mapped into memory when it is first used.
 
-    `prefix` is the part of the file names before ".index".
+    `prefix` is the part of the file names before ".index". `entries` are the messages of the index by tensor
+    name, in their order.
     """
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
         self.index = prefix.with_name(f"{prefix.name}.index")
-        self.entries, count = read_index(self.index)
+        with reading(self.index, CheckpointError):
+            table = dict(read_table(self.index.read_bytes()))
+            header = message_class("BundleHeader").FromString(table.pop(b"", b""))
+            count = header.num_shards
+            if header.endianness or not 1 <= count <= 100_000:  # five digits in the names of the shards
+                raise ValueError(f"it is big-endian, or has {count} shards")
+            self.entries = {key.decode(): _entry(key.decode(), table[key], count) for key in table}
         self.shards = [prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count)]
         self._mapped: dict[int, np.ndarray] = {}
 
     def read(self, name: str, *, check: bool = True) -> np.ndarray:
         """Return a tensor, mapped copy-on-write. `check` compares its checksum, which reads all of it."""
         entry = self.entries[name]
-        assert entry.dtype is not None
-        with reading(self.shards[entry.shard], CheckpointError):
+        dtype = DTYPES[entry.dtype]
+        with reading(self.shards[entry.shard_id], CheckpointError):
             values = self._values(name)
-            if check and masked_checksum(values.data) != entry.checksum:
+            if check and masked_checksum(values.data) != entry.crc32c:
                 raise ValueError(f"the checksum of {name!r} at byte {entry.offset:,} differs")
-            if entry.offset % entry.dtype.itemsize:
+            if entry.offset % dtype.itemsize:
                 values = values.copy()
-            return values.view(entry.dtype).reshape(entry.shape)
+            return values.view(dtype).reshape([dim.size for dim in entry.shape.dim])
 
     def read_string(self, name: str) -> bytes:
         """Return a single string. It is stored as its length, a checksum of that, and the bytes."""
         entry = self.entries[name]
-        with reading(self.shards[entry.shard], CheckpointError):
+        with reading(self.shards[entry.shard_id], CheckpointError):
             values = self._values(name).data
-            size, start = _varint(values, 0)
+            (size,), start = _numbers(values, 0, 1)
             content = bytes(values[start + 4 :])
             # The checksum covers the length as a number of four or eight bytes, its checksum, and the bytes.
             length = size.to_bytes(4 if size < 1 << 32 else 8, "little")
             checksum = masked_checksum(length, bytes(values[start : start + 4]), content)
-            if entry.type_number != _STRING or len(content) != size or checksum != entry.checksum:
+            if entry.dtype != _STRING or len(content) != size or checksum != entry.crc32c:
                 raise ValueError(f"{name!r} is not a single string, or its checksum differs")
             return content
 
     def _values(self, name: str) -> np.ndarray:
         entry = self.entries[name]
-        if entry.shard not in self._mapped:
-            self._mapped[entry.shard] = map_file(self.shards[entry.shard])
-        shard, end = self._mapped[entry.shard], entry.offset + entry.size
+        if entry.shard_id not in self._mapped:
+            self._mapped[entry.shard_id] = map_file(self.shards[entry.shard_id])
+        shard, end = self._mapped[entry.shard_id], entry.offset + entry.size
         if not 0 <= entry.offset <= end <= len(shard):
             raise ValueError(f"it ends before {name!r}, which should be at byte {entry.offset:,} to {end:,}")
         return shard[entry.offset : end]
 
 
-def read_index(path: Path) -> tuple[dict[str, Entry], int]:
-    """Return the entries of a `.index` file by tensor name, in their order, and the number of shards."""
-    with reading(path, CheckpointError):
-        table = dict(read_table(path.read_bytes()))
-        if b"" not in table:
-            raise ValueError("it has no header")
-        header = message_class("BundleHeader").FromString(table.pop(b""))
-        if (
-            header.endianness or not 1 <= header.num_shards <= 100_000
-        ):  # five digits in the names of the shards
-            raise ValueError(f"it is big-endian, or has {header.num_shards} shards")
-        return {key.decode(): _entry(key, value, header.num_shards) for key, value in table.items()}, (
-            header.num_shards
-        )
-
-
-def _entry(key: bytes, content: bytes, shards: int) -> Entry:
-    entry, name = message_class("BundleEntry").FromString(content), key.decode()
-    dtype, shape = _DTYPES.get(entry.dtype), tuple(dim.size for dim in entry.shape.dim)
+def _entry(name: str, content: bytes, shards: int) -> Any:
+    """Return the message of a tensor after checks of its sizes."""
+    entry = message_class("BundleEntry").FromString(content)
+    dtype, shape = DTYPES.get(entry.dtype), [dim.size for dim in entry.shape.dim]
     if entry.slices:
         raise ValueError(f"{name!r} is stored in slices (a partitioned variable), which is not supported")
     if not 0 <= entry.shard_id < shards:
@@ -150,24 +130,16 @@ def _entry(key: bytes, content: bytes, shards: int) -> Entry:
     is_possible = not entry.shape.unknown_rank and min(shape, default=0) >= 0 and len(shape) <= 16
     if not is_possible or (dtype is not None and prod(shape) * dtype.itemsize != entry.size):
         raise ValueError(f"{name!r} has the shape {shape[:16]} of {dtype}, but {entry.size:,} bytes")
-    return Entry(dtype, entry.dtype, shape, entry.shard_id, entry.offset, entry.size, entry.crc32c)
+    return entry
 
 
 def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a sorted table in their order."""
     if data[-8:] != _MAGIC or len(data) < _FOOTER_SIZE:
         raise ValueError("the last eight bytes are not those of a table (the index of a checkpoint)")
-    footer = data[-_FOOTER_SIZE:]
-    _, position = _handle(footer)
-    index, _ = _handle(footer, position)
+    (_, _, *index), _ = _numbers(data, len(data) - _FOOTER_SIZE, 4)
     for _, handle in _entries(_block(data, *index)):
-        yield from _entries(_block(data, *_handle(handle)[0]))
-
-
-def _handle(data: Data, position: int = 0) -> tuple[tuple[int, int], int]:
-    offset, position = _varint(data, position)
-    size, position = _varint(data, position)
-    return (offset, size), position
+        yield from _entries(_block(data, *_numbers(handle, 0, 2)[0]))
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
@@ -183,9 +155,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
     key, position = b"", 0
     while position < end:
-        shared, position = _varint(block, position)
-        rest, position = _varint(block, position)
-        size, position = _varint(block, position)
+        (shared, rest, size), position = _numbers(block, position, 3)
         stop = position + rest + size
         if shared > len(key) or shared + rest > _LONGEST_KEY or stop > end:
             raise ValueError(f"the entry at byte {position:,} of a block does not fit")
@@ -194,16 +164,21 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         position = stop
 
 
-def _varint(data: Data, position: int) -> tuple[int, int]:
-    """Return the number at a position, stored in groups of seven bits, and the position after it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise ValueError("a number has more than ten bytes")
+def _numbers(data: Data, position: int, count: int) -> tuple[list[int], int]:
+    """Return the numbers at a position, stored in groups of seven bits, and the position after them."""
+    numbers = []
+    for _ in range(count):
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise ValueError("a number has more than ten bytes")
+        numbers.append(value)
+    return numbers, position
 
 
 def prefixes(folder: Path) -> list[Path]:
@@ -263,7 +238,7 @@ def append_block(table: bytearray, entries: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Return the bytes of a number, as `_varint` reads them."""
+    """Return the bytes of a number, as `_numbers` reads them."""
     groups = bytearray()
     while value >= 0x80:
         groups.append(value & 0x7F | 0x80)

@@ -35,7 +35,7 @@ from albertkit.checkpoints.names import (
     to_google,
     why_no_weight,
 )
-from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
+from albertkit.checkpoints.tensor_bundle import DTYPES, Bundle, prefixes, write_bundle
 from albertkit.config import ACTIVATION_ALIASES, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, reading
 from albertkit.files import json_text, read_json
@@ -93,7 +93,7 @@ def read(path: Path) -> Checkpoint:
     tensors: dict[str, np.ndarray] = {}
     for key, entry in bundle.entries.items():
         name = variables.get(key, key)
-        if entry.dtype is not None:
+        if entry.dtype in DTYPES:
             # Training state may be three times as large as the weights, so it is not read.
             check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
             tensors[name] = bundle.read(key, check=check)

@@ -15,8 +15,8 @@ import numpy as np
 
 from albertkit import reference
 from albertkit.checkpoints.arrays import DTYPES
+from albertkit.checkpoints.folder import read_onnx
 from albertkit.checkpoints.match import fit
-from albertkit.checkpoints.onnx_file import read_onnx
 from albertkit.checkpoints.sentence_modules import TASK as SENTENCE_EMBEDDING
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import AlbertConfig

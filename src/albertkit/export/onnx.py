@@ -21,8 +21,8 @@ from albertkit import __version__
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import DTYPES, Arrays, check_finite
 from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.checkpoints.folder import ONNX_FILE
 from albertkit.checkpoints.match import LoadReport, architecture_of, fit
-from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import cast

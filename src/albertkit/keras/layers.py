@@ -1,11 +1,11 @@
-"""The layers of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder with pooler.
+"""The layers of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder, heads.
 
 This is the network of `albertkit.modeling.layers`, written with `keras.ops`, so it works with every backend.
 Variables exist after construction. Their paths are their names in Hugging Face checkpoints, with slashes
 instead of dots (and `albert_layers_0`, because backends do not allow dots).
 
 Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head, L
-executed layers.
+executed layers, V vocabulary, K labels.
 """
 
 import math
@@ -87,6 +87,18 @@ def make_layer_norm(owner: Any, name: str, width: int) -> keras.layers.LayerNorm
     return norm
 
 
+def make_table(owner: Any, name: str, rows: int) -> keras.layers.Embedding:
+    table = keras.layers.Embedding(
+        rows,
+        owner.config.embedding_size,
+        embeddings_initializer=initializer(owner.config),
+        name=name,
+        dtype=owner.dtype_policy,
+    )
+    table.build()
+    return table
+
+
 def make_dropout(owner: Any, rate: float) -> keras.layers.Dropout:
     return keras.layers.Dropout(rate, name="dropout", dtype=owner.dtype_policy)
 
@@ -122,22 +134,11 @@ class AlbertEmbeddings(BaseLayer):
 
     def _make_parts(self) -> None:
         config = self.config
-        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
-        self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
-        self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
+        self.word_embeddings = make_table(self, "word_embeddings", config.vocab_size)
+        self.position_embeddings = make_table(self, "position_embeddings", config.max_position_embeddings)
+        self.token_type_embeddings = make_table(self, "token_type_embeddings", config.type_vocab_size)
         self.LayerNorm = make_layer_norm(self, "LayerNorm", config.embedding_size)
         self.output_dropout = make_dropout(self, config.hidden_dropout_prob)
-
-    def _table(self, name: str, rows: int) -> keras.layers.Embedding:
-        table = keras.layers.Embedding(
-            rows,
-            self.config.embedding_size,
-            embeddings_initializer=initializer(self.config),
-            name=name,
-            dtype=self.dtype_policy,
-        )
-        table.build()
-        return table
 
     def call(self, inputs: dict[str, Tensor]) -> Tensor:
         """Embed `input_ids` (B, T), or use `inputs_embeds` (B, T, E), which are word embeddings.
@@ -183,8 +184,11 @@ class AlbertAttention(BaseLayer):
         `attention_mask` is bool, True where a query may attend to a key, and broadcasts to (B, N, T, T). Each
         query needs at least one key. `head_mask` has (N,) factors of the probabilities.
         """
-        query = self._split(self.query(hidden_states))  # (B, T, N, D)
-        key, value = self._split(self.key(hidden_states)), self._split(self.value(hidden_states))
+        length = ops.shape(hidden_states)[1]
+        query, key, value = (
+            ops.reshape(part(hidden_states), (-1, length, self.num_heads, self.head_size))
+            for part in (self.query, self.key, self.value)
+        )  # (B, T, N*D) -> (B, T, N, D)
         scores = ops.einsum("bqnd,bknd->bnqk", query / math.sqrt(self.head_size), key)  # (B, N, T, T)
         # Softmax in fp32 for every data type of the weights, because it sums many exponentials.
         scores = ops.cast(scores, "float32")
@@ -195,12 +199,8 @@ class AlbertAttention(BaseLayer):
             weights = weights * ops.cast(head_mask, self.compute_dtype)[:, None, None]  # (N,) -> (N, 1, 1)
         context = ops.einsum("bnqk,bknd->bqnd", weights, value)
         width = self.num_heads * self.head_size
-        context = ops.reshape(context, (-1, ops.shape(context)[1], width))  # (B, T, N, D) -> (B, T, H)
+        context = ops.reshape(context, (-1, length, width))  # (B, T, N, D) -> (B, T, H)
         return self.LayerNorm(hidden_states + self.output_dropout(self.output_dense(context))), weights
-
-    def _split(self, values: Tensor) -> Tensor:
-        # (B, T, N*D) -> (B, T, N, D)
-        return ops.reshape(values, (-1, ops.shape(values)[1], self.num_heads, self.head_size))
 
 
 class AlbertLayer(BaseLayer):
@@ -249,34 +249,31 @@ class AlbertTransformer(BaseLayer):
             for group in range(config.num_hidden_groups)
         ]
 
-    def executed_layers(self) -> list[AlbertLayer]:
-        """Return the layers in the order of execution. Shared layers occur several times."""
-        repetitions = self.config.num_hidden_layers // self.config.num_hidden_groups
-        return [
-            layer
-            for group in self.albert_layer_groups
-            for _ in range(repetitions)
-            for layer in group.albert_layers
-        ]
-
     def call(
         self,
         embeddings: Tensor,
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
         *,
-        output_attentions: bool = False,
-        output_hidden_states: bool = False,
-    ) -> tuple[Tensor, tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
-        """Return the last hidden states, all hidden states and the attentions of embeddings (B, T, E).
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """Encode embeddings (B, T, E), with a head mask (L, N). None uses the config's setting.
 
-        All hidden states are the mapped embeddings and the output of each executed layer, L + 1 tensors
-        (B, T, H), and the attentions L tensors (B, N, T, T); both are None if not requested. `head_mask` is
-        (L, N).
+        The output has the last hidden states, all hidden states (the mapped embeddings and the output of each
+        executed layer, L + 1 tensors (B, T, H)) and the attentions (L tensors (B, N, T, T)).
         """
+        config = self.config
+        if output_attentions is None:
+            output_attentions = config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = config.output_hidden_states
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states, all_attentions = [hidden_states], []
-        for index, layer in enumerate(self.executed_layers()):
+        repetitions = config.num_hidden_layers // config.num_hidden_groups
+        groups = [group for group in self.albert_layer_groups for _ in range(repetitions)]
+        layers = [layer for group in groups for layer in group.albert_layers]
+        for index, layer in enumerate(layers):
             hidden_states, weights = layer(
                 hidden_states,
                 attention_mask=attention_mask,
@@ -286,10 +283,11 @@ class AlbertTransformer(BaseLayer):
                 all_hidden_states.append(hidden_states)
             if output_attentions:
                 all_attentions.append(weights)
-        return (
-            hidden_states,
-            tuple(all_hidden_states) if output_hidden_states else None,
-            tuple(all_attentions) if output_attentions else None,
+        return make_output(
+            "BaseModelOutput",
+            last_hidden_state=hidden_states,
+            hidden_states=tuple(all_hidden_states) if output_hidden_states else None,
+            attentions=tuple(all_attentions) if output_attentions else None,
         )
 
 
@@ -304,38 +302,67 @@ class AlbertMainLayer(BaseLayer):
         if add_pooling_layer:
             self.pooler = make_dense(self, "pooler", config.hidden_size, config.hidden_size)
 
-    def call(
-        self,
-        inputs: dict[str, Tensor],
-        *,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> Any:
-        """Encode a batch of checked inputs."""
-        config = self.config
-        head_mask = inputs.get("head_mask")
+    def call(self, inputs: dict[str, Tensor], **options: Any) -> Any:
+        """Encode a batch of checked inputs, with options of `AlbertTransformer.call`."""
+        config, head_mask = self.config, inputs.get("head_mask")
         if head_mask is not None:
             head_mask = ops.broadcast_to(head_mask, (config.depth, config.num_attention_heads))
-        last_hidden_state, hidden_states, attentions = self.encoder(
+        return self.encoder(
             self.embeddings(inputs),
             attention_mask=expand_attention_mask(inputs.get("attention_mask")),
             head_mask=head_mask,
-            output_attentions=config.output_attentions if output_attentions is None else output_attentions,
-            output_hidden_states=(
-                config.output_hidden_states if output_hidden_states is None else output_hidden_states
-            ),
-        )
-        return make_output(
-            "BaseModelOutput",
-            last_hidden_state=last_hidden_state,
-            hidden_states=hidden_states,
-            attentions=attentions,
+            **options,
         )
 
     def pool(self, states: Tensor) -> Tensor:
         """Return the pooled vectors of hidden states of [CLS]: (..., H) -> (..., H)."""
         assert self.pooler is not None
         return ops.tanh(self.pooler(states))
+
+
+class AlbertDecoder(keras.layers.Layer):
+    """Maps states to logits over the vocabulary: (..., E) -> (..., V).
+
+    It shares the matrix of `table`, the word embeddings, or has a matrix of its own.
+    """
+
+    def __init__(self, owner: Any, name: str, *, table: keras.layers.Embedding | None) -> None:
+        super().__init__(name=name, dtype=owner.dtype_policy)
+        config = owner.config
+        self.table = table
+        if table is None:
+            shape = (config.embedding_size, config.vocab_size)
+            self.kernel = self.add_weight(shape=shape, initializer=initializer(config), name="kernel")
+        self.bias = self.add_weight(shape=(config.vocab_size,), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, states: Tensor) -> Tensor:
+        kernel = self.kernel if self.table is None else ops.transpose(self.table.embeddings)
+        return ops.matmul(states, ops.cast(kernel, self.compute_dtype)) + self.bias
+
+
+class AlbertMLMHead(BaseLayer):
+    """Maps hidden states to logits over the vocabulary: (..., H) -> (..., V)."""
+
+    def _make_parts(self, *, table: keras.layers.Embedding | None) -> None:
+        config = self.config
+        self.dense = make_dense(self, "dense", config.hidden_size, config.embedding_size)
+        self.activation = make_activation(config.hidden_act)
+        self.LayerNorm = make_layer_norm(self, "LayerNorm", config.embedding_size)
+        self.decoder = AlbertDecoder(self, "decoder", table=table)
+
+    def call(self, hidden_states: Tensor) -> Tensor:
+        return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
+
+
+class AlbertSOPHead(BaseLayer):
+    """Maps (B, H) to logits (B, K): "in order" (0), "swapped" (1); without dropout as in the original."""
+
+    def _make_parts(self) -> None:
+        self.classifier = make_dense(self, "classifier", self.config.hidden_size, self.config.num_labels)
+
+    def call(self, pooled: Tensor) -> Tensor:
+        return self.classifier(pooled)
 
 
 def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:

@@ -5,6 +5,7 @@ It reads inputs, loads and saves models, and computes the losses and metrics of 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -16,12 +17,23 @@ from albertkit.checkpoints.match import LoadReport, match
 from albertkit.checkpoints.names import canonical, shared_names
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig, as_config
-from albertkit.errors import DataError, suggestion, warn_caller
+from albertkit.errors import ConfigError, DataError, suggestion, warn_caller
 from albertkit.heads import BASE_PREFIX, ENCODER, HEADS, Head
-from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
+from albertkit.hub import refuse_push_to_hub
 from albertkit.hub_upload import PushToHub
-from albertkit.keras.layers import AlbertMainLayer, Tensor, initializer, keras, ops, uninitialized
-from albertkit.keras.tensorflow_only import batches_of, check_backend, collator, write_saved_model
+from albertkit.keras.layers import (
+    AlbertMainLayer,
+    AlbertMLMHead,
+    AlbertSOPHead,
+    Tensor,
+    initializer,
+    keras,
+    make_dense,
+    make_dropout,
+    ops,
+    uninitialized,
+)
+from albertkit.keras.tensorflow_only import batches_of, collate, write_saved_model
 from albertkit.model_inputs import NAMES, TABLES, check_range, check_shapes
 from albertkit.tuple_outputs import make_output
 
@@ -49,9 +61,19 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         self.config = config
         self.num_labels = config.num_labels
         with keras.name_scope(self.name):
-            pools = any(spec.part == "pooler" for spec in self.head.tensors)
-            self.albert = AlbertMainLayer(self, "albert", add_pooling_layer=pools)
-            self._make_parts()
+            names = {spec.ours for spec in self.head.tensors}
+            self.albert = AlbertMainLayer(self, "albert", add_pooling_layer="pooler.weight" in names)
+            if "predictions.bias" in names:
+                table = self.get_input_embeddings() if config.tie_word_embeddings else None
+                self.predictions = AlbertMLMHead(self, "predictions", table=table)
+            if "sop_classifier.classifier.weight" in names:
+                self.sop_classifier = AlbertSOPHead(self, "sop_classifier")
+            if "classifier.weight" in names:
+                self.dropout = make_dropout(self, config.classifier_dropout_prob)
+                num_scores = self.head.size("K", config)
+                self.classifier = make_dense(self, "classifier", config.hidden_size, num_scores)
+            if "qa_outputs.weight" in names:
+                self.qa_outputs = make_dense(self, "qa_outputs", config.hidden_size, 2)
         self.built = True
 
     @property
@@ -65,9 +87,6 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         if self.architecture == ENCODER:
             return ()
         return tuple(name for scores in self.head.scores.values() for name in scores.names)
-
-    def _make_parts(self) -> None:
-        """Create the head with its variables."""
 
     def __call__(
         self,
@@ -130,7 +149,15 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         return super().stateless_call(trainable_variables, non_trainable_variables, tensors, **options)
 
     def _tensors(self, first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Tensor]:
-        return as_tensors(name_inputs(first, more, named), self.config, choices=self.head.has_choices)
+        """Return the inputs by name, as checked tensors of the backend, integers as int32.
+
+        While a function is compiled, values are not known and not checked: an id without an embedding then
+        gives NaN.
+        """
+        inputs, config = name_inputs(first, more, named), self.config
+        tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
+        check_shapes([tensors.get(name) for name in NAMES], config, choices=self.head.has_choices)
+        return tensors
 
     def call(
         self,
@@ -140,9 +167,17 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         output_hidden_states: bool | None = None,
     ) -> Any:
         """Compute the result of `__call__` from checked inputs. Call the model instead of this method."""
+        rows = inputs
+        if self.head.has_choices:  # (B, C, ...) -> (B*C, ...); values for all rows, (T,), stay as they are
+            rows = {
+                name: value
+                if name == "head_mask" or len(value.shape) == 1
+                else ops.reshape(value, (-1, *ops.shape(value)[2:]))
+                for name, value in inputs.items()
+            }
         # The trainer for JAX does not call `__call__`, which would pass `training` to inner layers.
         encoded = self.albert(
-            _merge_choices(inputs) if self.head.has_choices else inputs,
+            rows,
             training=training,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
@@ -208,18 +243,9 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
                 inconsistent with the others.
             CheckpointError: Encoder tensors are missing or have a different shape, or a file is damaged.
         """
-        hub, options = split_hub_options(options)
-        found, tensors = formats.load(
-            pretrained_model_name_or_path,
-            config=config,
-            overrides=take_loading_options(options),
-            safetensors_only=options.get("use_safetensors") is True,
-            variant=options.get("variant"),
-            disable_mmap=options.get("disable_mmap"),
-            **hub,
-        )
+        loaded_config, tensors = formats.load(pretrained_model_name_or_path, config=config, **options)
         with uninitialized():
-            model = cls(found, *model_args, name=name, dtype=dtype)
+            model = cls(loaded_config, *model_args, name=name, dtype=dtype)
         report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         if not report.ok:
             warn_caller(f"{cls.__name__} from {pretrained_model_name_or_path}: {report}")
@@ -254,8 +280,10 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             CheckpointError: The folder cannot be written.
         """
         refuse_push_to_hub(push_to_hub, save_directory)
-        if saved_model:
-            check_backend()
+        if saved_model and keras.backend.backend() != "tensorflow":
+            raise ConfigError(
+                f"saved_model=True needs the TensorFlow backend, but Keras runs on {keras.backend.backend()}."
+            )
         config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
         write_folder(
             save_directory,
@@ -377,7 +405,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             labels=dict(zip(self.label_names, self.scores, strict=True)) if self.scores else {},
             batch_size=batch_size,
             shuffle=shuffle,
-            collate=collate_fn or collator(tokenizer),
+            collate=collate_fn or partial(collate, tokenizer),
             drop_remainder=shuffle if drop_remainder is None else drop_remainder,
         )
 
@@ -388,8 +416,8 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         return self.albert.embeddings.word_embeddings
 
     def get_output_embeddings(self) -> keras.layers.Layer | None:
-        """Return the decoder, or None if the model has none."""
-        return None
+        """Return the decoder that maps E to the vocabulary V, or None if the model has none."""
+        return getattr(getattr(self, "predictions", None), "decoder", None)
 
 
 def _as_dict(inputs: Any) -> Any:
@@ -447,17 +475,6 @@ def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> di
     return inputs
 
 
-def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool) -> dict[str, Tensor]:
-    """Convert the inputs to tensors of the backend (integers to int32), and check their shapes and values.
-
-    While a function is compiled, values are not known and not checked: an id without an embedding then gives
-    NaN.
-    """
-    tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
-    check_shapes([tensors.get(name) for name in NAMES], config, choices=choices)
-    return tensors
-
-
 def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
     if not (ops.is_tensor(value) or isinstance(value, keras.KerasTensor)):
         value = np.asarray(value)
@@ -492,15 +509,6 @@ def _known_values(value: Any) -> np.ndarray | None:
         return ops.convert_to_numpy(value)
     except (TypeError, NotImplementedError, RuntimeError):  # raised while a function is traced
         return None
-
-
-def _merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Merge batch and choices: (B, C, ...) -> (B*C, ...). Values for all rows stay as they are."""
-    for_all = {"head_mask"} | {name for name, value in inputs.items() if len(value.shape) == 1}
-    return {
-        name: value if name in for_all else ops.reshape(value, (-1, *ops.shape(value)[2:]))
-        for name, value in inputs.items()
-    }
 
 
 # --- variables --------------------------------------------------------------------------------

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.errors import ConfigError, DataError, MissingExtraError
+from albertkit.errors import DataError, MissingExtraError
 from albertkit.keras.layers import keras
 from albertkit.model_inputs import NAMES
-
-Collator = Callable[[list[dict[str, Any]]], Mapping[str, Any]]
 
 
 def _tensorflow() -> Any:
@@ -24,36 +22,28 @@ def _tensorflow() -> Any:
     return tensorflow
 
 
-def collator(tokenizer: Any) -> Collator:
-    """Return a function that stacks rows into a batch.
-
-    If there is a tokenizer, it pads the inputs; labels of tokens are padded with -100.
-    """
-
-    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        batch: dict[str, Any] = {}
-        is_left = tokenizer is not None and tokenizer.padding_side == "left"
-        if tokenizer is not None:
-            inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
-            if np.ndim(inputs[0]["input_ids"][0]):
-                batch = _pad_choices(tokenizer, inputs)
-            else:
-                batch = dict(tokenizer.pad(inputs, return_tensors="np"))
-        for name in rows[0].keys() - batch.keys():
-            values = [np.asarray(row[name]) for row in rows]
-            lengths = [len(row["input_ids"]) for row in rows] if batch else []
-            # Labels of a whole text, such as several classes, do not have the length of its tokens.
-            if name == "labels" and [value.shape for value in values] == [(length,) for length in lengths]:
-                missing = [batch["input_ids"].shape[-1] - length for length in lengths]
-                sides = [(more, 0) if is_left else (0, more) for more in missing]
-                values = [
-                    np.pad(value, side, constant_values=-100)
-                    for value, side in zip(values, sides, strict=True)
-                ]
-            batch[name] = np.stack(values)
-        return batch
-
-    return collate
+def collate(tokenizer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Stack rows into a batch. If there is a tokenizer, pad the inputs, and labels of tokens with -100."""
+    batch: dict[str, Any] = {}
+    is_left = tokenizer is not None and tokenizer.padding_side == "left"
+    if tokenizer is not None:
+        inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
+        if np.ndim(inputs[0]["input_ids"][0]):
+            batch = _pad_choices(tokenizer, inputs)
+        else:
+            batch = dict(tokenizer.pad(inputs, return_tensors="np"))
+    for name in rows[0].keys() - batch.keys():
+        values = [np.asarray(row[name]) for row in rows]
+        lengths = [len(row["input_ids"]) for row in rows] if batch else []
+        # Labels of a whole text, such as several classes, do not have the length of its tokens.
+        if name == "labels" and [value.shape for value in values] == [(length,) for length in lengths]:
+            missing = [batch["input_ids"].shape[-1] - length for length in lengths]
+            sides = [(more, 0) if is_left else (0, more) for more in missing]
+            values = [
+                np.pad(value, side, constant_values=-100) for value, side in zip(values, sides, strict=True)
+            ]
+        batch[name] = np.stack(values)
+    return batch
 
 
 def _pad_choices(tokenizer: Any, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
@@ -72,7 +62,7 @@ def batches_of(
     labels: Mapping[str, str],
     batch_size: int,
     shuffle: bool,
-    collate: Collator,
+    collate: Callable[[list[dict[str, Any]]], Mapping[str, Any]],
     drop_remainder: bool,
 ) -> Any:
     """Return a `tf.data.Dataset` of batches; see `TFAlbertPreTrainedModel.prepare_tf_dataset`.
@@ -82,7 +72,8 @@ def batches_of(
     tensorflow = _tensorflow()
     if not len(dataset) or not {"input_ids", "inputs_embeds"} & {*dataset[0]}:
         raise DataError("the data set has no rows with input_ids. Tokenize it first.")
-    wanted = [name for name in dataset[0] if name in NAMES or _column(name) in labels]
+    columns = {name: "labels" if name == "label" else name for name in dataset[0]}
+    columns = {name: column for name, column in columns.items() if column in (*NAMES, *labels)}
     count = len(dataset) // batch_size if drop_remainder else -(-len(dataset) // batch_size)
     if not count:
         raise DataError(
@@ -91,12 +82,12 @@ def batches_of(
         )
 
     def split(rows: list[dict[str, Any]]) -> Any:
-        batch = dict(collate([{_column(name): row[name] for name in wanted} for row in rows]))
-        found = {labels[name]: np.asarray(batch.pop(name)) for name in labels if name in batch}
+        batch = dict(collate([{column: row[name] for name, column in columns.items()} for row in rows]))
+        targets = {labels[name]: np.asarray(batch.pop(name)) for name in labels if name in batch}
         inputs = {name: np.asarray(value) for name, value in batch.items()}
-        if not found:
+        if not targets:
             return inputs
-        return inputs, found if len(labels) > 1 else next(iter(found.values()))
+        return inputs, targets if len(labels) > 1 else next(iter(targets.values()))
 
     def generate() -> Iterator[Any]:
         order = range(len(dataset))
@@ -106,25 +97,12 @@ def batches_of(
         for start in range(0, last, batch_size):
             yield split([dataset[index] for index in order[start : start + batch_size]])
 
-    def described(values: np.ndarray) -> Any:  # sizes may differ between batches
-        return tensorflow.TensorSpec((None,) * values.ndim, values.dtype)
-
     first = [dataset[index] for index in range(min(batch_size, len(dataset)))]
-    signature = tensorflow.nest.map_structure(described, split(first))
+    signature = tensorflow.nest.map_structure(  # sizes may differ between batches
+        lambda values: tensorflow.TensorSpec((None,) * values.ndim, values.dtype), split(first)
+    )
     batches = tensorflow.data.Dataset.from_generator(generate, output_signature=signature)
     return batches.apply(tensorflow.data.experimental.assert_cardinality(count)).prefetch(1)
-
-
-def _column(name: str) -> str:
-    return "labels" if name == "label" else name
-
-
-def check_backend() -> None:
-    """Raise ConfigError if the backend is not TensorFlow, which a SavedModel needs."""
-    if keras.backend.backend() != "tensorflow":
-        raise ConfigError(
-            f"saved_model=True needs the TensorFlow backend, but Keras runs on {keras.backend.backend()}."
-        )
 
 
 def write_saved_model(model: Any, folder: Path) -> None:

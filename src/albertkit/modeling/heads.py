@@ -9,6 +9,7 @@ positions, K labels, C choices.
 """
 
 import warnings
+from collections import OrderedDict
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -21,7 +22,7 @@ from albertkit.errors import DataError
 from albertkit.model_inputs import NAMES, check_shapes
 from albertkit.modeling.layers import AlbertDecoder, make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
-from albertkit.modeling.model import AlbertModel, HeadOptions, LabelOptions
+from albertkit.modeling.model import AlbertModel, HeadOptions
 from albertkit.modeling.outputs import (
     AlbertForPreTrainingOutput,
     BaseModelOutputWithPooling,
@@ -33,6 +34,9 @@ from albertkit.modeling.outputs import (
     TokenClassifierOutput,
 )
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+
+Inputs = tuple[Tensor | None, ...]
+"""The inputs of a model in the order of `NAMES`."""
 
 # --- pretraining -----------------------------------------------------------------------------------
 
@@ -47,28 +51,12 @@ class AlbertMLMHead(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.decoder: AlbertDecoder | nn.Linear = AlbertDecoder(config.embedding_size, config.vocab_size)
         self.activation = make_activation(config.hidden_act)
-        self.tie_bias()
-
-    def tie_bias(self) -> None:
-        """Use one bias under both names that checkpoints use."""
-        self.decoder.bias = self.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
 
 
-class AlbertSOPHead(nn.Module):
-    """Maps (B, H) to logits (B, K) of "in order" (0) and "swapped" (1); no dropout, as in the original."""
-
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        return self.classifier(pooled)
-
-
-class MaskedWordOptions(LabelOptions, total=False):
+class MaskedWordOptions(HeadOptions, total=False):
     """Keyword arguments of the two models with a masked language modeling head."""
 
     masked_positions: Tensor | None
@@ -86,20 +74,29 @@ class MaskedWordModel(AlbertPreTrainedModel):
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = list(TIED)
     _tied_weights_keys: ClassVar[dict[str, str] | None] = dict(TIED)
 
-    def encode(
-        self, *inputs: Tensor | None, **options: Unpack[MaskedWordOptions]
-    ) -> BaseModelOutputWithPooling:
-        """Return the encoder's output, with `last_hidden_state` (P, H) if there are masked positions."""
-        masked_positions, options["return_dict"] = options.pop("masked_positions", None), True
+    def score_words(
+        self, inputs: Inputs, labels: Tensor | None, options: MaskedWordOptions
+    ) -> tuple[BaseModelOutputWithPooling, Tensor, Tensor | None]:
+        """Return the encoder's output, the logits of words, and the labels under their current name."""
+        options = options.copy()
+        older_labels = options.pop("masked_lm_labels", None)
+        if older_labels is not None:
+            warnings.warn("masked_lm_labels is deprecated. Use labels.", FutureWarning, stacklevel=5)
+            if labels is not None:
+                raise ValueError("labels and masked_lm_labels are the same argument. Pass only labels.")
+            labels = older_labels
+        masked_positions = options.pop("masked_positions", None)
+        options.pop("num_items_in_batch", None)
+        options["return_dict"] = True
         tokens = inputs[0] if inputs[0] is not None else inputs[-1]
         if masked_positions is None or tokens is None:  # `albert` raises an error for missing inputs
-            return self.albert(*inputs, **options)
+            encoded = self.albert(*inputs, **options)
+            return encoded, self.predictions(encoded.last_hidden_state), labels
         batch, length = tokens.shape[:2]
         positions, index = query_positions(masked_positions, batch=batch, length=length)
         encoded = self.albert(*inputs, query_positions=positions.to(tokens.device), **options)
         states = encoded.last_hidden_state.flatten(0, 1)  # (B, R, H) -> (B*R, H)
-        encoded.last_hidden_state = states.index_select(0, index.to(states.device))
-        return encoded
+        return encoded, self.predictions(states.index_select(0, index.to(states.device))), labels
 
     def get_output_embeddings(self) -> AlbertDecoder | nn.Linear:
         """Return the decoder that maps E to the vocabulary V."""
@@ -107,8 +104,12 @@ class MaskedWordModel(AlbertPreTrainedModel):
 
     def set_output_embeddings(self, value: AlbertDecoder | nn.Linear) -> None:
         """Replace the decoder and its bias."""
-        self.predictions.decoder = value
-        self.predictions.bias = value.bias
+        self.predictions.decoder, self.predictions.bias = value, value.bias
+
+    def tie_weights(self) -> None:
+        """Tie the decoder's matrix to the word embeddings, and its bias to `predictions.bias`."""
+        super().tie_weights()
+        self.predictions.decoder.bias = self.predictions.bias
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the tensors as `nn.Module` does, with copies for the second names of tied tensors.
@@ -119,17 +120,12 @@ class MaskedWordModel(AlbertPreTrainedModel):
         tensors = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")
         for second, first in TIED.items():
-            one, other = tensors.get(prefix + second), tensors.get(prefix + first)
-            if one is None or other is None or isinstance(one, nn.Parameter) or one.is_meta:
+            tensor, other = tensors.get(prefix + second), tensors.get(prefix + first)
+            if tensor is None or other is None or isinstance(tensor, nn.Parameter) or tensor.is_meta:
                 continue
-            if one.data_ptr() == other.data_ptr():
-                tensors[prefix + second] = one.clone()
+            if tensor.data_ptr() == other.data_ptr():
+                tensors[prefix + second] = tensor.clone()
         return tensors
-
-    def tie_weights(self) -> None:
-        """Tie the decoder's matrix to the word embeddings, and its bias to `predictions.bias`."""
-        super().tie_weights()
-        self.predictions.tie_bias()
 
 
 class AlbertForPreTraining(MaskedWordModel):
@@ -140,7 +136,9 @@ class AlbertForPreTraining(MaskedWordModel):
         config = self.config
         self.albert = AlbertModel(config)
         self.predictions = AlbertMLMHead(config)
-        self.sop_classifier = AlbertSOPHead(config)
+        # Logits of "in order" (0) and "swapped" (1); no dropout, as in the original.
+        classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.sop_classifier = nn.Sequential(OrderedDict(classifier=classifier))
         self.post_init()
 
     def forward(
@@ -157,20 +155,12 @@ class AlbertForPreTraining(MaskedWordModel):
     ) -> AlbertForPreTrainingOutput:
         """Compute the logits of masked words, (B, T, V), and of sentence order, (B, 2).
 
-        `labels` are (B, T) ids of the original tokens, -100 for positions that are not predicted.
-        `masked_positions` (P,) are indices into the flattened B * T tokens: only these positions get logits
-        (P, V), with labels (P,), and the last layer computes only them and [CLS]. Keep them on the CPU if you
-        can. `masked_lm_labels` is the older name of `labels`. For the other arguments see
-        `AlbertModel.forward`, and `AlbertForTokenClassification.forward` for `num_items_in_batch`.
-
+        `labels`, `masked_positions` and `masked_lm_labels` are those of `AlbertForMaskedLM.forward`.
         `sentence_order_label` (B,) is 0 for texts in order and 1 for swapped texts. The loss is the sum of
         the losses of the labels that are passed.
         """
-        labels = _current_labels(labels, options.pop("masked_lm_labels", None))
-        num_items_in_batch = options.pop("num_items_in_batch", None)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self.encode(*inputs, **options)
-        prediction_logits = self.predictions(encoded.last_hidden_state)
+        encoded, prediction_logits, labels = self.score_words(inputs, labels, options)
         sop_logits = self.sop_classifier(encoded.pooler_output)
         losses = []
         if labels is not None:
@@ -179,13 +169,9 @@ class AlbertForPreTraining(MaskedWordModel):
             losses.append(classification_loss(sop_logits, sentence_order_label))
         loss = torch.stack(losses).sum() if losses else None
         if loss is not None and labels is not None:  # Trainer's number counts only `labels`
-            loss = loss_of_step(loss, labels, num_items_in_batch)
+            loss = loss_of_step(loss, labels, options.get("num_items_in_batch"))
         output = AlbertForPreTrainingOutput(
-            loss=loss,
-            prediction_logits=prediction_logits,
-            sop_logits=sop_logits,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
+            loss, prediction_logits, sop_logits, encoded.hidden_states, encoded.attentions
         )
         return self.finish(output, options.get("return_dict"))
 
@@ -219,24 +205,14 @@ class AlbertForMaskedLM(MaskedWordModel):
         can. `masked_lm_labels` is the older name of `labels`. For the other arguments see
         `AlbertModel.forward`, and `AlbertForTokenClassification.forward` for `num_items_in_batch`.
         """
-        labels = _current_labels(labels, options.pop("masked_lm_labels", None))
-        num_items_in_batch = options.pop("num_items_in_batch", None)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self.encode(*inputs, **options)
-        logits = self.predictions(encoded.last_hidden_state)
+        encoded, logits, labels = self.score_words(inputs, labels, options)
         loss = None
         if labels is not None:
-            loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
+            loss = classification_loss(logits, labels)
+            loss = loss_of_step(loss, labels, options.get("num_items_in_batch"))
         output = MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, options.get("return_dict"))
-
-
-def _current_labels(labels: Tensor | None, masked_lm_labels: Tensor | None) -> Tensor | None:
-    if masked_lm_labels is not None:
-        warnings.warn("masked_lm_labels is deprecated. Use labels.", FutureWarning, stacklevel=5)
-        if labels is not None:
-            raise ValueError("labels and masked_lm_labels are the same argument. Pass only labels.")
-    return labels if masked_lm_labels is None else masked_lm_labels
 
 
 READ_MULTIPLE = 4  # R is rounded up to it: CPU libraries keep code and buffers for every shape they compute
@@ -286,17 +262,16 @@ class ClassifierModel(AlbertPreTrainedModel):
     output_class: ClassVar[type[LogitsOutput]]
     pools: ClassVar[bool] = True
     """Whether the classifier reads the pooled output instead of all tokens."""
+    has_choices: ClassVar[bool] = False
+    """Whether the inputs are (B, C, T), with one score for each choice."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
         config = self.config
         self.albert = AlbertModel(config, add_pooling_layer=self.pools)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, self._num_scores())
+        self.classifier = nn.Linear(config.hidden_size, 1 if self.has_choices else config.num_labels)
         self.post_init()
-
-    def _num_scores(self) -> int:
-        return self.config.num_labels
 
     def forward(
         self,
@@ -307,7 +282,7 @@ class ClassifierModel(AlbertPreTrainedModel):
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **options: Unpack[LabelOptions],
+        **options: Unpack[HeadOptions],
     ) -> LogitsOutput:
         """Compute the logits and, with `labels`, the loss.
 
@@ -320,21 +295,29 @@ class ClassifierModel(AlbertPreTrainedModel):
         """
         num_items_in_batch = options.pop("num_items_in_batch", None)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self._encode(*inputs, **options | {"return_dict": True})
+        rows = inputs
+        if self.has_choices:
+            check_shapes(inputs, self.config, choices=True)
+            # (B, C, ...) -> (B*C, ...); values for all rows, (T,), and the head mask stay as they are
+            rows = [
+                values if values is None or values.dim() < 2 or name == "head_mask" else values.flatten(0, 1)
+                for name, values in zip(NAMES, inputs, strict=True)
+            ]
+        tokens = input_ids if input_ids is not None else inputs_embeds
+        read = None
+        if self.pools and not _has_hooks(self.albert):  # hooks must see the hidden states of all tokens
+            device = None if tokens is None else tokens.device
+            read = torch.zeros(1, 1, dtype=torch.long, device=device)  # only [CLS] is read
+        encoded = self.albert(*rows, query_positions=read, **options | {"return_dict": True})
         states = encoded.pooler_output if self.pools else encoded.last_hidden_state
-        logits = self._arrange(self.classifier(self.dropout(states)), inputs)
+        logits = self.classifier(self.dropout(states))
+        if self.has_choices and tokens is not None:
+            logits = logits.view(-1, tokens.shape[1])  # (B*C, 1) -> (B, C)
         loss = None
         if labels is not None:
             loss = loss_of_step(self._loss(logits, labels), labels, num_items_in_batch)
         output = self.output_class(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, options.get("return_dict"))
-
-    def _encode(self, *inputs: Tensor | None, **options: Any) -> BaseModelOutputWithPooling:
-        read = _read_positions(self.albert, inputs[0], inputs[-1]) if self.pools else None
-        return self.albert(*inputs, query_positions=read, **options)
-
-    def _arrange(self, scores: Tensor, inputs: tuple[Tensor | None, ...]) -> Tensor:  # noqa: ARG002
-        return scores
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return classification_loss(logits, labels)
@@ -350,25 +333,28 @@ class AlbertForSequenceClassification(ClassifierModel):
     output_class = SequenceClassifierOutput
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        problem = self.config.problem_type or self._problem_of(labels)
+        """Return the mean loss of a batch for the kind of problem, which the config then records."""
+        config = self.config
+        if config.problem_type is not None:
+            problem = config.problem_type
+        elif self.num_labels == 1:
+            problem = "regression"
+        elif labels.is_floating_point():
+            problem = "multi_label_classification"
+        else:
+            problem = "single_label_classification"
         expected = len(logits) if problem == "single_label_classification" else logits.numel()
         if labels.numel() != expected:
             raise ValueError(
                 f"{problem} with logits of shape {tuple(logits.shape)} needs {expected} labels, "
                 f"got shape {tuple(labels.shape)}"
             )
-        if self.config.problem_type is None:
-            self.config.problem_type = problem  # so that a saved model has it
+        config.problem_type = problem
         if problem == "single_label_classification":
             return classification_loss(logits, labels)
         if problem == "regression":
             return F.mse_loss(logits.float().reshape(-1), labels.float().reshape(-1))
         return F.binary_cross_entropy_with_logits(logits.float(), labels.float())
-
-    def _problem_of(self, labels: Tensor) -> str:
-        if self.num_labels == 1:
-            return "regression"
-        return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
 
 
 class AlbertForTokenClassification(ClassifierModel):
@@ -389,25 +375,7 @@ class AlbertForMultipleChoice(ClassifierModel):
     """
 
     output_class = MultipleChoiceModelOutput
-
-    def _num_scores(self) -> int:
-        return 1
-
-    def _encode(self, *inputs: Tensor | None, **options: Any) -> BaseModelOutputWithPooling:
-        check_shapes(inputs, self.config, choices=True)
-        named = dict(zip(NAMES, inputs, strict=True))
-        head_mask = named.pop("head_mask")
-        # (B, C, ...) -> (B*C, ...); values for all rows, (T,), stay as they are
-        rows = [
-            values if values is None or values.dim() < 2 else values.flatten(0, 1)
-            for values in named.values()
-        ]
-        return super()._encode(*rows[:-1], head_mask, rows[-1], **options)
-
-    def _arrange(self, scores: Tensor, inputs: tuple[Tensor | None, ...]) -> Tensor:
-        given = inputs[0] if inputs[0] is not None else inputs[-1]
-        assert given is not None
-        return scores.view(-1, given.shape[1])  # (B*C, 1) -> (B, C)
+    has_choices = True
 
 
 class AlbertForQuestionAnswering(AlbertPreTrainedModel):
@@ -453,11 +421,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         if start_positions is not None and end_positions is not None:
             loss = (_span_loss(start_logits, start_positions) + _span_loss(end_logits, end_positions)) / 2
         output = QuestionAnsweringModelOutput(
-            loss=loss,
-            start_logits=start_logits,
-            end_logits=end_logits,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
+            loss, start_logits, end_logits, encoded.hidden_states, encoded.attentions
         )
         return self.finish(output, options.get("return_dict"))
 
@@ -469,16 +433,8 @@ def _span_loss(logits: Tensor, positions: Tensor) -> Tensor:
     return classification_loss(logits, positions.long().clamp(0, length), ignored=length)
 
 
-def _read_positions(encoder: AlbertModel, *inputs: Tensor | None) -> Tensor | None:
-    """Return the position of [CLS], (1, 1), the only one that the head reads, or None for all positions.
-
-    Hooks in the encoder must see the hidden states of all tokens.
-    """
-    has_hooks = any(
+def _has_hooks(encoder: AlbertModel) -> bool:
+    return any(
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
         for part in encoder.modules()
     )
-    if has_hooks:
-        return None
-    device = next((tensor.device for tensor in inputs if tensor is not None), None)
-    return torch.zeros(1, 1, dtype=torch.long, device=device)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import accumulate, groupby
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -42,11 +42,8 @@ class FunctionActivation(nn.Module):
         return getattr(self.function, "__name__", repr(self.function))
 
 
-class QuickGELU(nn.Module):
-    """The activation x * sigmoid(1.702 x)."""
-
-    def forward(self, values: Tensor) -> Tensor:
-        return values * torch.sigmoid(1.702 * values)
+def quick_gelu(values: Tensor) -> Tensor:
+    return values * torch.sigmoid(1.702 * values)
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
@@ -63,7 +60,7 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
         "leaky_relu": nn.LeakyReLU,
         "linear": nn.Identity,
         "mish": nn.Mish,
-        "quick_gelu": QuickGELU,
+        "quick_gelu": partial(FunctionActivation, quick_gelu),
         "tanh": nn.Tanh,
     }[ACTIVATION_ALIASES.get(activation, activation)]()
 
@@ -208,16 +205,6 @@ def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
     return hidden_states[rows, positions]
 
 
-class AttentionOptions(TypedDict, total=False):
-    """Arguments of `AlbertAttention.forward` that layers and layer groups pass on."""
-
-    attention_mask: Tensor | None
-    head_mask: Tensor | None
-    eager: bool
-    query_positions: Tensor | None
-    packed: "PackedRows | None"
-
-
 class AlbertAttention(nn.Module):
     """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
@@ -268,25 +255,21 @@ class AlbertAttention(nn.Module):
         key = self.key(hidden_states).unflatten(2, split)
         value = self.value(hidden_states).unflatten(2, split)
         weights = []
+        dropout = self.attention_dropout.p if self.training else 0.0
+        attend = partial(F.scaled_dot_product_attention, dropout_p=dropout)
         if packed is not None:
             selected = query_positions is not None
-            context = packed.attend(query[0], key[0], value[0], self._attend, selected=selected)[None]
+            context = packed.attend(query[0], key[0], value[0], attend, selected=selected)[None]
         else:
             query, key, value = (part.transpose(1, 2) for part in (query, key, value))  # (B, N, T, D)
             if eager or _trains_faster_eagerly(query):
                 context, *weights = self._attend_eagerly(query, key, value, attention_mask, head_mask)
             else:
-                context = self._attend(query, key, value, attention_mask)
+                context = attend(query, key, value, attention_mask)
             context = context.transpose(1, 2)
         context = context.flatten(2)  # (B, T, N, D) -> (B, T, N*D)
         attended = self.LayerNorm(asking + self.output_dropout(self.dense(context)))
         return (attended, *weights) if eager else (attended,)
-
-    def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
-    ) -> Tensor:
-        dropout = self.attention_dropout.p if self.training else 0.0
-        return F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
 
     def _attend_eagerly(
         self,
@@ -332,7 +315,7 @@ class AlbertLayer(nn.Module):
         self.activation = make_activation(config.hidden_act)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden_states: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, ...]:
+    def forward(self, hidden_states: Tensor, **options: Any) -> tuple[Tensor, ...]:
         """Apply attention and feed-forward network. Arguments and results as in `AlbertAttention`."""
         attended, *probabilities = self.attention(hidden_states, **options)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
@@ -364,7 +347,7 @@ class AlbertLayerGroup(nn.Module):
         *,
         recompute: bool = False,
         record: Callable[..., None] | None = None,
-        **options: Unpack[AttentionOptions],
+        **options: Any,
     ) -> Tensor:
         """Apply the inner layers, with `options` of `AlbertAttention.forward`.
 
@@ -399,14 +382,6 @@ class AlbertTransformer(nn.Module):
         self.albert_layer_groups = nn.ModuleList(groups)
         self.gradient_checkpointing = False
 
-    def executed_layers(self) -> list[AlbertLayer]:
-        """Return the layers in the order of execution. Shared layers occur several times."""
-        return [layer for group in self._executed_groups() for layer in group.albert_layers]  # type: ignore[misc]
-
-    def _executed_groups(self) -> list[AlbertLayerGroup]:
-        groups, repetitions = self.albert_layer_groups, self.config.num_hidden_layers
-        return [groups[index * len(groups) // repetitions] for index in range(repetitions)]  # type: ignore[misc]
-
     def forward(
         self,
         embeddings: Tensor,
@@ -435,14 +410,15 @@ class AlbertTransformer(nn.Module):
 
         # If hidden states or attentions are returned, the last layer also computes all positions.
         all_positions = eager or output_hidden_states
-        groups = self._executed_groups()
-        for index, group in enumerate(groups):
-            hidden_states = group(
+        groups, repetitions = self.albert_layer_groups, self.config.num_hidden_layers
+        for index in range(repetitions):
+            is_last = index == repetitions - 1
+            hidden_states = groups[index * len(groups) // repetitions](
                 hidden_states,
                 attention_mask=attention_mask,
-                head_mask=None if head_mask is None else head_mask.chunk(len(groups))[index],
+                head_mask=None if head_mask is None else head_mask.chunk(repetitions)[index],
                 eager=eager,
-                query_positions=None if all_positions or index < len(groups) - 1 else query_positions,
+                query_positions=query_positions if is_last and not all_positions else None,
                 packed=packed,
                 recompute=recompute,
                 record=record if output_attentions or output_hidden_states else None,

@@ -23,11 +23,7 @@ class HeadOptions(TypedDict, total=False):
     output_attentions: bool | None
     output_hidden_states: bool | None
     return_dict: bool | None
-
-
-class LabelOptions(HeadOptions, total=False):
-    """Keyword arguments of a head whose labels `transformers.Trainer` counts."""
-
+    # The number of labels in a step; `transformers.Trainer` passes it to the heads whose labels it counts.
     num_items_in_batch: Tensor | int | None
 
 
@@ -127,10 +123,7 @@ class AlbertModel(AlbertPreTrainedModel):
         has_pooled = self.pooler is not None and packed is None
         pooled = self.pool(encoded.last_hidden_state[:, 0]) if has_pooled else None  # (B, H)
         output = BaseModelOutputWithPooling(
-            last_hidden_state=encoded.last_hidden_state,
-            pooler_output=pooled,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
+            encoded.last_hidden_state, pooled, encoded.hidden_states, encoded.attentions
         )
         return self.finish(output, return_dict)
 

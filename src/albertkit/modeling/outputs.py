@@ -9,7 +9,7 @@ Shapes: B batch, T tokens, H hidden, N heads, V vocabulary, C choices, P masked 
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from torch import Tensor
 from torch.utils._pytree import MappingKey, register_pytree_node
@@ -73,10 +73,6 @@ class ModelOutput(_Dict):
         """Return the fields that are set as a plain tuple."""
         return tuple(self.values())
 
-    @overload
-    def __getitem__(self, key: slice) -> tuple[Any, ...]: ...
-    @overload
-    def __getitem__(self, key: str | int) -> Any: ...
     def __getitem__(self, key: str | int | slice) -> Any:
         if isinstance(key, str):
             if key not in self:

@@ -3,6 +3,7 @@
 It initializes, loads and saves models, and ties embeddings.
 """
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +20,7 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.match import LoadReport, match
 from albertkit.checkpoints.names import shared_names
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.config import AlbertConfig, as_config, one_of
+from albertkit.config import ARGUMENTS, AlbertConfig, as_config, one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError, warn_caller
 from albertkit.heads import ENCODER, HEADS
@@ -205,25 +206,27 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
                 inconsistent with the others.
             CheckpointError: Encoder tensors are missing or have a different shape, or a file is damaged.
         """
-        hub, options = split_hub_options(options)
-        constructor, overrides = formats.split_options(cls, take_loading_options(options))
+        hub, named = split_hub_options(options)
+        overrides = take_loading_options(named)
+        # A constructor with `**kwargs` takes all that are not arguments of the config.
+        parameters = inspect.signature(cls).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        of_config = {"config", *ARGUMENTS, *inspect.signature(cls.config_class).parameters}
+        names = (overrides if takes_any else parameters).keys() - of_config
+        constructor = {name: overrides.pop(name) for name in [*overrides] if name in names}
+        options = {name: value for name, value in options.items() if name not in constructor}
         if config is None and cls.config_class is not AlbertConfig:
             config = cls.config_class.from_pretrained(pretrained_model_name_or_path or "", **hub, **overrides)
-            overrides = {}
+            options = {name: value for name, value in options.items() if name not in overrides}
         loaded_config, arrays = formats.load(
             pretrained_model_name_or_path,
             config=config,
             state_dict=None if state_dict is None else to_arrays(state_dict),
-            overrides=overrides,
-            safetensors_only=options.get("use_safetensors") is True,
-            variant=options.get("variant"),
-            disable_mmap=options.get("disable_mmap"),
-            **hub,
+            **options,
         )
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)
-        final_config = loaded_config.replace(dtype=wanted_dtype)
         model, report = cls.from_arrays(
-            final_config,
+            loaded_config.replace(dtype=wanted_dtype),
             arrays,
             *model_args,
             ignore_mismatched_sizes=ignore_mismatched_sizes,
@@ -265,26 +268,22 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         # other packages may have buffers and parameters that only their constructors can initialize.
         with torch.device("meta") if cls.__module__.startswith("albertkit.") else nullcontext():
             model = cls(config, *model_args, **constructor)
-        report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
-        return model.eval(), report
-
-    def _fill(self, arrays: Arrays, *, ignore_mismatched_sizes: bool) -> LoadReport:
-        state = self.state_dict()
-        buffers = {name for name, _ in self.named_buffers() if name in state}
+        state = model.state_dict()
+        buffers = {name for name, _ in model.named_buffers() if name in state}
         expected = {name: tensor.shape for name, tensor in state.items() if name not in buffers}
         weights = {name: array for name, array in arrays.items() if name not in buffers}
-        tied = shared_names(self.config)
+        tied = shared_names(model.config)
         matched, report = match(weights, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
         new = [name for name in expected if name not in matched]
         for name in new:
             if state[name].is_meta:
                 state[name] = torch.zeros(expected[name])
         stored = {name: arrays[name] for name in buffers if name in arrays}
-        self.load_state_dict(state | to_tensors(matched | stored), assign=True)
+        model.load_state_dict(state | to_tensors(matched | stored), assign=True)
         # Until they are tied again, tied names have separate parameters, and new ones replace no loaded ones.
-        self.initialize(new)
-        self.tie_weights()
-        return report
+        model.initialize(new)
+        model.tie_weights()
+        return model.eval(), report
 
     def save_pretrained(
         self,
@@ -512,19 +511,16 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         del every_n_layers, offload
         self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
 
-    def activation_checkpointing_disable(self) -> None:
-        """Call `gradient_checkpointing_disable`; this is its newer name."""
-        self.gradient_checkpointing_disable()
+    activation_checkpointing_disable = gradient_checkpointing_disable
+    """The newer name of `gradient_checkpointing_disable`."""
 
     @property
     def is_gradient_checkpointing(self) -> bool:
         """Whether layers are recomputed in the backward pass."""
         return self.base_model.encoder.gradient_checkpointing
 
-    @property
-    def is_activation_checkpointing(self) -> bool:
-        """The newer name of `is_gradient_checkpointing`."""
-        return self.is_gradient_checkpointing
+    is_activation_checkpointing = is_gradient_checkpointing
+    """The newer name of `is_gradient_checkpointing`."""
 
     def enable_input_require_grads(self) -> None:
         """Make the output of the embeddings require gradients, for adapters on frozen weights.

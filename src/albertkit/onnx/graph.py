@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from albertkit import __version__
-from albertkit.checkpoints.onnx_file import PRODUCER, SCALE
+from albertkit.checkpoints.folder import PRODUCER, SCALE
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
 
