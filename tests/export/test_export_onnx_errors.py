@@ -19,6 +19,7 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
+from albertkit.export import check
 from albertkit.export.check import compare
 from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
@@ -78,6 +79,37 @@ def test_rounding_of_the_reference_is_no_difference(
     noise[np.float64] = 1e-3
     with pytest.raises(CheckpointError, match=r"by 1.0e-03"):
         compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
+
+
+@pytest.mark.parametrize(
+    ("output", "place", "counts"),
+    [
+        ("prediction_logits", (0, 1, 3), True),
+        ("prediction_logits", (0, 2, 3), False),  # padding
+        ("sop_logits", (1, 0), True),
+    ],
+)
+@pytest.mark.parametrize("error", [2e-4, np.nan])
+def test_only_padding_may_differ(
+    monkeypatch: pytest.MonkeyPatch, output: str, place: tuple[int, ...], counts: bool, error: float
+) -> None:
+    network = make("AlbertForPreTraining")
+    model = LightModel("AlbertForPreTraining", network.config, {})
+    batch = {
+        "input_ids": np.array([[2, 3, 0], [2, 0, 0]]),
+        "attention_mask": np.array([[1, 1, 0], [1, 0, 0]]),
+    }
+    exact = {"prediction_logits": np.full((2, 3, 5), 100.0), "sop_logits": np.full((2, 2), 100.0)}
+    outputs = {name: values.copy() for name, values in exact.items()}
+    outputs[output][place] += error
+    monkeypatch.setattr(check, "run_batches", lambda *_, **__: [(batch, outputs)])
+    monkeypatch.setattr(check, "expected_outputs", lambda *_: exact)
+    options: dict[str, Any] = {"optional_inputs": False, "compute": "float32"}
+    if counts:
+        with pytest.raises(CheckpointError, match=rf"output {output} differs .* Expected at most 1e-04"):
+            compare(Path("model.onnx"), model, None, [], **options)
+    else:
+        assert compare(Path("model.onnx"), model, None, [], **options) == (0, [(2, 3)])
 
 
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])
@@ -228,3 +260,14 @@ def test_reports_and_files_without_torch(
         "accuracy",
         2,
     )  # of the last export
+
+
+def test_the_limit_is_for_the_size_in_the_file(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save("AlbertModel", hidden_size=64, intermediate_size=256)
+    monkeypatch.setattr("albertkit.export.onnx._MOST_BYTES", 120_000)
+    with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
+        export_onnx(folder, tmp_path / "exact.onnx")
+    report = export_onnx(folder, tmp_path / "int8.onnx", int8=True, max_drop=100)
+    assert report.file_bytes < 120_000 < report.weight_bytes

@@ -176,7 +176,7 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
     contents = [content_of(example) for example in held_out]
     different = len({*contents} - {None}) + contents.count(None)
     if different < count:
-        what += f" (different texts or contexts: {different:,})"
+        what += f". They have {different:,} distinct text{'' if different == 1 else 's'}"
     if different < FEW:
         logger.warning(
             f"{what}. With fewer than {FEW}, the metrics and the choice of the best model depend on chance. "
