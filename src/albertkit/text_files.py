@@ -49,7 +49,11 @@ def read_lines(path: Path, encoding: str | None = None) -> Lines:
             for number, line in enumerate(_byte_lines(_as_utf8(read, encoding)), start=1):
                 if len(line) > LINE_BYTES:
                     raise DataError(f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end.")
-                yield number, decode_line(line, number, str(path)), raw.tell() / size
+                yield (
+                    number,
+                    decode_line(line, number, str(path)),
+                    raw.tell() / size if raw.seekable() else 0.0,
+                )
     except failures as error:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 

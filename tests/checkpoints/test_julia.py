@@ -7,8 +7,10 @@ import bson
 import numpy as np
 import pytest
 
+from albertkit.checkpoints import julia
 from albertkit.checkpoints.formats import read
 from albertkit.checkpoints.julia import load, save
+from albertkit.conversion import convert
 from albertkit.errors import CheckpointError
 
 
@@ -155,3 +157,9 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
             read(write(tmp_path / "y.bson", config={}, weights={"a": value}))
     with pytest.raises(CheckpointError, match="not support complex64"):
         save(tmp_path / "z.bson", {"a": np.zeros(1, dtype=np.complex64)})
+
+
+def test_a_document_over_two_gigabytes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(julia, "_LARGEST_FILE", 1000)
+    with pytest.raises(CheckpointError, match="at most 1,000 bytes"):
+        convert("bundled", tmp_path / "x.bson")

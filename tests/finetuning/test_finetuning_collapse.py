@@ -19,7 +19,8 @@ from albertkit.engines.engine import Row
 from albertkit.finetuning.finetune import collapse, prior_loss
 from albertkit.finetuning.losses import balanced_weights
 from albertkit.modeling.heads import AlbertForPreTraining
-from albertkit.tasks.text_classification import TextClassification
+from albertkit.tasks.question_answering import QuestionAnswering
+from albertkit.tasks.text_classification import Classified, TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -80,6 +81,20 @@ def test_the_prior_is_the_loss_without_inputs(model: Path) -> None:
         assert prior_loss(prepared) == pytest.approx(float(loss().detach()), abs=1e-4)
 
 
+def test_the_prior_of_questions_guesses_a_place(model: Path) -> None:
+    task = QuestionAnswering().bind(
+        AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model)
+    )
+    examples = [
+        QuestionExample("1", "what?", "the key was lost", (("lost", 12),)),
+        QuestionExample("2", "what?", "the river", (), True),
+    ]
+    rows = task.features(examples)
+    known: Any = SimpleNamespace(task=task, rows=rows, class_weights=None)
+    guess = -math.log(0.5) + math.log(len(rows[0].context)) / 2
+    assert prior_loss(known) == pytest.approx(guess)
+
+
 def test_baselines_do_not_look_at_the_input() -> None:
     def baseline(task: str, examples: list[Any], **config: Any) -> dict[str, float]:
         return unread(task, **config).baseline(examples)
@@ -95,6 +110,44 @@ def test_baselines_do_not_look_at_the_input() -> None:
     questions = [QuestionExample(str(n), "q", "key", (("key", 0),), n == 0) for n in range(4)]
     assert baseline("question-answering", questions)["best_f1"] == 0.25
     assert baseline("question-answering", questions[1:]) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "predicted", "answer"),
+    [
+        ({"num_labels": 1, "problem_type": "regression"}, (0.7, 0.7001), "0.7"),
+        ({"num_labels": 1, "problem_type": "regression"}, (0.7, 0.9), None),
+        ({"num_labels": 2}, ("LABEL_0", "LABEL_0"), "'LABEL_0'"),
+        ({"num_labels": 2}, ("LABEL_0", "LABEL_1"), None),
+    ],
+)
+def test_answers_that_hardly_differ_are_constant(
+    settings: dict[str, Any], predicted: tuple[Any, Any], answer: str | None
+) -> None:
+    task = unread("text-classification", **settings)
+    labels = ("LABEL_0", "LABEL_1") if settings["num_labels"] == 2 else (0.5, 1.5)
+    examples = [TextExample("t", None, label) for label in labels]
+    scores = [0.6, 0.4][: settings["num_labels"]]
+    assert task.constant_answer(examples, [Classified(one, scores) for one in predicted]) == answer
+
+
+@pytest.mark.parametrize(
+    ("scores", "answer"),
+    [
+        ([[0.051, 0.02], [0.049, 0.02]], None),  # begins to learn a rare label
+        ([[0.05, 0.0202], [0.05, 0.0198]], None),
+        ([[0.05, 0.02], [0.05001, 0.02]], "the same probabilities"),
+    ],
+)
+def test_rare_labels_are_constant_only_if_their_probabilities_are(
+    scores: list[list[float]], answer: str | None
+) -> None:
+    """The model predicts no label for any example."""
+    task = unread("text-classification", num_labels=2, problem_type="multi_label_classification")
+    examples = [TextExample("t", None, label) for label in (("LABEL_0",), ())]
+    assert task.constant_answer(examples, [Classified((), one) for one in scores]) == answer
+    alike = [TextExample("t", None, ())] * 2
+    assert task.constant_answer(alike, [Classified((), one) for one in scores]) is None
 
 
 def test_rare_labels_are_no_collapse(model: Path, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_run_cannot_be_resumed_with_other_shards(data: Path, tmp_path: Path) -
     piece = replace(SETTINGS, training=replace(SETTINGS.training, max_minutes=1e-9))
     run(data, tmp_path / "run", piece)
     prepare([data / "corpus.jsonl"], data / "tokenizer", tmp_path / "other", workers=1, holdout_every=9)
-    with pytest.raises(TrainingError, match=r"\(shards of data: saved \['\w{64}'\], now \['\w{64}'\]\)"):
+    with pytest.raises(TrainingError, match=r"\(shards of data\[0\]: saved \['\w{64}'\], now \['\w{64}'\]\)"):
         run_pretraining(piece, tmp_path / "other", data / "tokenizer", tmp_path / "run")
     with pytest.raises(DataError, match="not a finished shard folder"):
         run_pretraining(piece, tmp_path / "nothing", data / "tokenizer", tmp_path / "run")

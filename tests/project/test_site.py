@@ -110,7 +110,10 @@ def test_reference_pages_list_public_members_only(site: Path) -> None:
     assert own == ["__call__", "predict", "transform", "save_pretrained", "to_transformers"]
     assert {name for name in headings if name.startswith("engines.engine.")} == {
         f"engines.engine.{name}"
-        for name in ("Row", "Engine", "Engine.run", "Engine.batches", "Job", "Job.positions")
+        for name in (
+            *("Row", "Engine", "Engine.run", "Engine.compute", "Engine.batches", "Engine.token_table"),
+            *("Job", "Job.positions"),
+        )
     }
     # Attributes are lines without a heading: with the default of an option, and without its limits.
     lines = re.findall(r'doc-attribute-line"?><code><b>(\w+)</b>(.*?)</code>', page, flags=re.DOTALL)

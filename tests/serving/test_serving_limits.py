@@ -147,7 +147,7 @@ class TestRefusals:
             ("classify", {"input": "a", "topk": 1}, "topk", "topk: Extra inputs are not permitted"),
             ("classify", {"input": CONTEXT}, "input", 'or set "truncation" to true.'),
             ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "'none', "),
-            ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Shorten it"),
+            ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Expected at most 32"),
             (
                 "order",
                 {"input": [PAIRS[0], {"text": CONTEXT, "text_pair": "a"}]},

@@ -14,8 +14,9 @@ from safetensors.torch import load_file
 from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import DiskFullError, TrainingError
+from albertkit.files import complete_files
 from albertkit.modeling.heads import AlbertForMaskedLM
-from albertkit.training.checkpoints import checkpoint_folder, checkpoints
+from albertkit.training.checkpoints import checkpoint_folder, checkpoint_step, checkpoints, written_folder
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
 
@@ -75,6 +76,16 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "model.safetensors").read_text() == "precious"
 
 
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    """At 10,000,000 steps the names get longer, and no longer sort as text."""
+    steps = (9_999_999, 10_000_000, 500, 123_456_789)
+    for step in steps:
+        checkpoint_folder(tmp_path, step).mkdir(parents=True)
+    for other in ("step-", "step-9.old", ".step-0000007.tmp"):
+        (tmp_path / "checkpoints" / other).mkdir()
+    assert [checkpoint_step(folder) for folder in checkpoints(tmp_path)] == sorted(steps)
+
+
 def test_figures_without_their_checkpoints_are_not_overwritten(tmp_path: Path) -> None:
     run(tmp_path / "run", settings(max_minutes=1e-9))
     left = tmp_path / "left"
@@ -117,6 +128,20 @@ def test_the_newest_checkpoint_is_kept_at_any_step(tmp_path: Path) -> None:
         (folder / "training_state.json").write_text(json.dumps(state))
     assert run(tmp_path, longer).step == 10_000_001
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-10000000", "step-10000001"]
+
+
+def test_files_of_inner_folders_are_on_the_disk_before_the_folder_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    for module in ("albertkit.training.checkpoints", "albertkit.files"):
+        monkeypatch.setattr(f"{module}.flush_to_disk", lambda path: flushed.append(path.name))
+    for write in (lambda: written_folder(tmp_path / "one"), lambda: complete_files(tmp_path / "other")):
+        with write() as folder:
+            (folder / "1_Pooling").mkdir()
+            (folder / "1_Pooling" / "config.json").write_text("{}")
+        assert {"1_Pooling", "config.json"} <= set(flushed)
+        flushed.clear()
 
 
 @pytest.mark.parametrize("step", [2, 4])

@@ -144,7 +144,7 @@ def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> Non
         ({}, {"task": {"length": 9, "depth": 2}}, r"\(task.length: saved 8, now 9\)"),
         ({}, {"task": {}}, "task.depth: saved 2, now None; task.length: saved 8, now None"),
         ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567"),
-        ({}, {"shards": ["a", "c"] * 10}, r"\(shards: saved \['a', 'b', .*, now \['a', 'c', .*\]\)"),
+        ({}, {"shards": ["a", "c"] * 10}, r"\(shards\[1\]: saved \['b'\], now \['c'\]\)"),
     ],
 )
 def test_a_run_cannot_be_resumed_with_other_settings(

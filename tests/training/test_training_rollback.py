@@ -13,6 +13,7 @@ from training_runs import BadOnce, Rows, batches, objective, run, settings, tiny
 from albertkit.errors import TrainingError
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
+from albertkit.training.state import RunState
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])
@@ -44,6 +45,15 @@ def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
     assert (event["step"], event["rolled_back_from"]) == (100, 110)
     assert result.position == {"step": 130}
     assert result.metrics["loss"] < 4
+
+
+def test_a_rollback_returns_to_the_metrics_of_its_checkpoint() -> None:
+    saved = RunState(output=Path(), step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
+    state = RunState(output=Path(), step=6, metrics={"accuracy": 0.9}, best_metrics={"accuracy": 0.9})
+    state.stop("enough")
+    state.roll_back_to(saved, {"step": 7})
+    assert state.stopped == "enough"
+    assert (state.metrics, state.best_metrics) == ({"accuracy": 0.4}, {"accuracy": 0.9})
 
 
 def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
 
 def load(
     name_or_folder: str | Path | None,
-    *,
     config: AlbertConfig | str | Path | None = None,
     state_dict: Mapping[str, np.ndarray] | None = None,
+    /,
     **options: Any,
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.

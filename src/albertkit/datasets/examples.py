@@ -362,10 +362,10 @@ def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
         pairs = given
         if isinstance(given, Mapping):
             texts, starts = as_list(given["text"]), as_list(given["answer_start"])
-            pairs = [(texts, starts)] if isinstance(texts, str) else zip(texts, starts, strict=True)
-        answers: list[Any] = [(text, index(start)) for text, start in pairs]
-        if not all(isinstance(text, str) for text, _ in answers):
+            pairs = [(texts, starts)] if isinstance(texts, str) else [*zip(texts, starts, strict=True)]
+        if not all(isinstance(text, str) and not isinstance(start, bool) for text, start in pairs):
             raise TypeError
+        answers: list[Any] = [(text, index(start)) for text, start in pairs]
     except (KeyError, TypeError, ValueError) as error:
         expected = "expected the text of an answer, or {'text': [...], 'answer_start': [...]}"
         raise RowError("mislabeled", f"{expected}, not {short(given)}") from error

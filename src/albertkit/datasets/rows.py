@@ -55,7 +55,7 @@ ClassNames = tuple[str, ...] | None
 
 _HEAD_ROWS = 1000  # objects that are searched for column names: not every object has all fields
 _BATCH_ROWS = 1024
-_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # a cell with doubled quotation marks inside, as in CSV
+_QUOTED = re.compile(r'"[^"]*(?:""[^"]*)+"')  # a cell with doubled quotation marks inside, as in CSV
 _QUOTED_CELLS = 3  # quoted cells in a .tsv file that cause a warning
 _DELIMITERS = ("\t", ";", "|", ",")
 _TITLE_ROWS = 10  # rows above the header of a sheet that are searched for it

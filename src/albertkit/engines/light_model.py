@@ -82,7 +82,7 @@ class LightModel(PushToHub):
 
         For the arguments and errors see `engines.choosing.load_model`.
         """
-        config, arrays = formats.load(name, config=config, disable_mmap=disable_mmap, **hub)
+        config, arrays = formats.load(name, config, disable_mmap=disable_mmap, **hub)
         weights, report = fit(architecture, config, arrays)
         wanted = _read_dtype(dtype, weights)
         made = {  # shared arrays stay shared

@@ -209,9 +209,10 @@ class LightEngine(Engine):
         check_rows(rows, model.config)
         if rows and (self._network is None or self._network.depth != model.config.depth):
             self._network = OnnxNetwork(model, int8=self.name == "onnx-int8" or is_int8(model))
+        network = self._network  # `compute` may drop it meanwhile
         for batch in plan(rows, job.positions, job.batch_tokens or self.batch_tokens, job.batch_size):
-            assert self._network is not None
-            yield batch.numbers, batch.split(self._network(batch, job.output))
+            assert network is not None
+            yield batch.numbers, batch.split(network(batch, job.output))
 
     def token_table(self) -> TokenTable | None:
         model = self.model

@@ -187,6 +187,8 @@ def export_onnx(
         raise ConfigError("texts and calibrate are both set. The accuracy drop is measured on one of them.")
     if isinstance(texts, str | Path):
         texts = read_texts(Path(texts))
+    if architecture is not None:
+        head_of(architecture)  # raises before a download
     for option, value, known in (("dtype", dtype, [*DTYPES]), ("compute", compute, ["float32", "float16"])):
         if value is not None and value not in known:
             raise ConfigError(f"{option} is {value!r}. {suggestion(value, known)}")

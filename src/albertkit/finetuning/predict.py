@@ -534,11 +534,14 @@ def _write_npy(lines: Path, target: Path) -> None:
     """Write a row for each record. The vector of a record without text is NaN."""
     with lines.open("rb") as file:
         count = sum(1 for _ in file) - 1  # without the first line
-    shape = (count, _size_of_vectors(lines) or 0)
-    vectors, missing = np.lib.format.open_memmap(target, "w+", np.dtype("<f4"), shape), 0
-    for row, record in enumerate(_records(lines)):
-        missing += record[VECTOR] is None
-        vectors[row] = np.nan if record[VECTOR] is None else record[VECTOR]
+    size, missing = _size_of_vectors(lines) or 0, 0
+    header = {"descr": "<f4", "fortran_order": False, "shape": (count, size)}
+    with target.open("wb") as file:  # not a memory map: on a full disk, it would end the process
+        np.lib.format.write_array_header_1_0(file, header)
+        for record in _records(lines):
+            missing += record[VECTOR] is None
+            vector = np.full(size, np.nan) if record[VECTOR] is None else record[VECTOR]
+            file.write(np.asarray(vector, "<f4").tobytes())
     if missing:
         logger.warning("rows without text: %s. Their vectors are NaN.", f"{missing:,}")
 

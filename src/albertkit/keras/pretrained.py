@@ -243,7 +243,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
                 inconsistent with the others.
             CheckpointError: Encoder tensors are missing or have a different shape, or a file is damaged.
         """
-        loaded_config, tensors = formats.load(pretrained_model_name_or_path, config=config, **options)
+        loaded_config, tensors = formats.load(pretrained_model_name_or_path, config, **options)
         with uninitialized():
             model = cls(loaded_config, *model_args, name=name, dtype=dtype)
         report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)

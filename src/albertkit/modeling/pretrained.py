@@ -220,8 +220,8 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
             options = {name: value for name, value in options.items() if name not in overrides}
         loaded_config, arrays = formats.load(
             pretrained_model_name_or_path,
-            config=config,
-            state_dict=None if state_dict is None else to_arrays(state_dict),
+            config,
+            None if state_dict is None else to_arrays(state_dict),
             **options,
         )
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)

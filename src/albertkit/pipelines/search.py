@@ -129,13 +129,14 @@ class Index:
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
-        known = {self[number]["id"]: number for number in range(len(self))}
+        known = [self[number]["id"] for number in range(len(self))]
         largest = max((name for name in known if isinstance(name, int)), default=0)
         texts, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
         if len(self):
             self._check_model()
         vectors = self._encode(texts, **options)
-        if replaced := [known[name] for name in map(_plain, ids) if name in known]:
+        given = {*map(_plain, ids)}
+        if replaced := [number for number, name in enumerate(known) if name in given]:
             left = np.delete(np.arange(len(self)), replaced)
             rows = [row for part in self._rows for row in part]
             self._vectors, self._rows = [self.vectors[left]], [[rows[number] for number in left]]

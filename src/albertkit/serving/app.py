@@ -381,7 +381,9 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
             CURRENT.get().model = _model_of(service, path, error.body)
         if isinstance(error, invalid):
             kind = request.headers.get("content-type", "")
-            if request.method == "POST" and not re.match(r"application/([\w.-]+\+)?json\b", kind):
+            if request.method == "POST" and not re.match(
+                r"application/([\w.-]+\+)?json\b", kind, re.IGNORECASE
+            ):
                 expected = "Expected Content-Type: application/json."
                 message = f"the Content-Type of the request is {short(kind)}. {expected}"
                 return ApiError(422, "invalid", message, param="Content-Type").response(path)

@@ -184,6 +184,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def _piece_labels(self, number: int, example: WordsExample, words: list[int]) -> list[int] | None:
         if example.labels is None:
             return None
+        if len(example.labels) != len(example.words):
+            sizes = f"{len(example.words)} words and {len(example.labels)} labels"
+            raise DataError(f"example {example.id or number} has {sizes}. Expected one label for each word.")
         first, later = [], []  # for each word, the labels of its first piece and of the others
         for label in example.labels:
             first_id = later_id = IGNORED_LABEL

@@ -619,7 +619,8 @@ class TokenizerBase(PushToHub):
     ) -> list[int]:
         """Return 1 for each special token and 0 for each other token."""
         if already_has_special_tokens:
-            return [int(token_id in self._special.special_ids) for token_id in token_ids_0]
+            special = self._special.special_ids
+            return [int(token_id in special) for token_id in token_ids_0]
         mask = [1, *[0] * len(token_ids_0), 1]
         return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
 

@@ -7,7 +7,7 @@ ids.
 import copy
 from collections import UserDict
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,15 +31,19 @@ class EncodedText:
 
     def __init__(self, ids: list[int], locate: Callable[[], tuple[list[tuple[int, int]], list[int]]]) -> None:
         self.ids = ids
-        self._locate = cache(locate)
+        self._locate = locate
+
+    @cached_property
+    def _located(self) -> tuple[list[tuple[int, int]], list[int]]:
+        return self._locate()
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        return self._locate()[0]
+        return self._located[0]
 
     @property
     def words(self) -> list[int]:
-        return self._locate()[1]
+        return self._located[1]
 
 
 class Encoding:

@@ -165,9 +165,12 @@ def read_settings(
         config = read_json(folder / TOKENIZER_CONFIG_FILE)
         roles = read_json(folder / SPECIAL_TOKENS_FILE)
         roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
-        rules = (field.name for field in fields(normalization))
+        rules = tuple(field.name for field in fields(normalization))
         names = (*rules, *DEFAULTS, "split_special_tokens")
         settings = {name: config[name] for name in names if config.get(name) is not None}
+        normalization(**{name: settings[name] for name in rules if name in settings})  # checks the values
+        for name in DEFAULTS:
+            read_setting(name, settings.get(name))
         if read_setting("model_max_length", settings.get("model_max_length")) > NO_LIMIT:
             del settings["model_max_length"]
         for role in DEFAULT_ROLES:

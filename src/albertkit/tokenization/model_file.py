@@ -100,7 +100,11 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
     """Return SentencePiece's processor for the bytes of a model file; error messages name `source`."""
     processor = sentencepiece.SentencePieceProcessor()
     with reading(source, TokenizerError):
-        processor.LoadFromSerializedProto(model)
+        try:
+            processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            other = "a vocab.txt, a tokenizer.json or a Git LFS pointer"
+            raise ValueError(f"SentencePiece cannot read it; it may be {other}") from error
         if not processor.get_piece_size():
             raise ValueError("it is empty")
     return processor

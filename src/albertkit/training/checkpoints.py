@@ -20,6 +20,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -214,11 +215,14 @@ def _reading(folder: Path) -> Iterator[None]:
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Convert through JSON, so that a tuple equals the list it was saved as.
     before, now = flat_values(saved), flat_values(json.loads(json.dumps(current)))
-    differences = [
-        f"{name}: saved {short(before.get(name))}, now {short(now.get(name))}"
-        for name in sorted(before | now)
-        if before.get(name) != now.get(name)
-    ]
+    differences = []
+    for name in sorted(before | now):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, list) and isinstance(new, list):
+            at = next((i for i, pair in enumerate(zip_longest(old, new)) if pair[0] != pair[1]), 0)
+            name, old, new = f"{name}[{at}]", old[at : at + 1], new[at : at + 1]
+        if old != new:
+            differences.append(f"{name}: saved {short(old)}, now {short(new)}")
     if differences:
         raise TrainingError(
             f"{folder} cannot be resumed with these settings ({'; '.join(differences)}). Use the saved ones, "
