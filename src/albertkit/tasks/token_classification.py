@@ -22,7 +22,7 @@ from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.examples import CHARACTER_WORD, IGNORED, WordsExample
 from albertkit.datasets.official import WORD_TABLES
 from albertkit.engines.engine import Row
-from albertkit.errors import did_you_mean
+from albertkit.errors import DataError, did_you_mean
 from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, spans, split_label
 from albertkit.reference import softmax
 from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
