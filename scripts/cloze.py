@@ -1,12 +1,14 @@
 """Evaluate a model on the 200 cloze questions of `cloze.jsonl`, and write the table of dev/measurements.md.
 
-    python scripts/cloze.py [--model bundled] [--json] [--write-page]
+    python scripts/cloze.py [--model bundled] [--questions scripts/plain_facts.jsonl] [--json] [--write-page]
 
 A question is a sentence with one [MASK] and a list of correct answers. It asks for a fact that a reader of
 the books knows, for a word that the grammar requires, or for a word that the sense requires. Top-1 is the
 share of questions with a correct best answer, top-5 the share with a correct answer among the best five. The
 model can only predict single pieces of its vocabulary. A question without a correct answer of one piece
 counts as wrong, and the script prints the number of these questions.
+
+`plain_facts.jsonl` has twenty facts that everybody knows.
 
 `--write-page` adds the model's row at the end of the table. The hash of the weights identifies the model: the
 new row replaces an old row of the same model.
@@ -125,11 +127,14 @@ def write_page(
 def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--model", default="bundled", help="folder or name of the model")
+    parser.add_argument("--questions", type=Path, default=QUESTIONS, help="file of questions")
     parser.add_argument("--json", action="store_true", help="print one JSON line, with every answer")
     parser.add_argument("--write-page", action="store_true", help=f"write the model's row into {PAGE.name}")
     arguments = parser.parse_args()
+    if arguments.write_page and arguments.questions != QUESTIONS:
+        parser.error(f"--write-page needs the questions of {QUESTIONS.name}")
 
-    questions = read_questions()
+    questions = read_questions(arguments.questions)
     unmasker = pipeline("fill-mask", model=arguments.model)
     answers = unmasker([question.text for question in questions], top_k=TOP)
     tokenizer, config = unmasker.tokenizer, unmasker.model.config
