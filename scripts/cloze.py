@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON line, with every answer")
     parser.add_argument("--write-page", action="store_true", help=f"write the model's row into {PAGE.name}")
     arguments = parser.parse_args()
-    if arguments.write_page and arguments.questions != QUESTIONS:
+    if arguments.write_page and arguments.questions.name != QUESTIONS.name:
         parser.error(f"--write-page needs the questions of {QUESTIONS.name}")
 
     questions = read_questions(arguments.questions)

@@ -103,9 +103,9 @@ def test_writes_one_row_for_each_model(
     page = tmp_path / "page.md"
     page.write_text(f"before\n{cloze.BEGIN}\n{END}\nafter\n")
     monkeypatch.setattr(cloze, "PAGE", page)
-    monkeypatch.setattr(cloze.read_questions, "__defaults__", (questions,))
     for flags in (["--write-page"], ["--write-page", "--json"]):
-        monkeypatch.setattr(sys, "argv", ["cloze.py", "--model", str(frequent_words_model), *flags])
+        files = ["--model", str(frequent_words_model), "--questions", str(questions)]
+        monkeypatch.setattr(sys, "argv", ["cloze.py", *files, *flags])
         cloze.main()
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert printed["scores"]["all"] == {"questions": 3, "top_1": 1, "top_5": 2}
