@@ -57,7 +57,7 @@ def load_splits(
     labels: LabelSet | None = None,
     problem_type: ProblemType | None = None,
     merge_labels: bool = False,
-    skip_unknown_labels: bool = False,
+    skip_unknown_labels: bool | None = None,
 ) -> Splits[ExampleT]:
     """Read all splits.
 
@@ -69,7 +69,7 @@ def load_splits(
         merge_labels: whether to merge labels that differ only in case or spaces: into the names in `labels`,
             or else into the most frequent spelling in the first split.
         skip_unknown_labels: whether to count examples with other labels than `labels` in the report, instead
-            of raising an error.
+            of raising an error; None if the caller has no such option.
     """
     located: dict[str, list[tuple[Row, ExampleT]]] = {}
     reports = {name: ReadingReport(reader.source) for name, reader in readers.items()}
@@ -107,7 +107,7 @@ def load_splits(
                     else:
                         unknown.append(f"{row.origin}: {error}")
             if unknown:
-                raise _unknown_labels(unknown, labels, training)
+                raise _unknown_labels(unknown, labels, training, has_option=skip_unknown_labels is not None)
             _check_usable(located[name], report)
     rows = {name: [row for row, _ in pairs] for name, pairs in located.items()}
     examples = {name: [example for _, example in pairs] for name, pairs in located.items()}
@@ -176,10 +176,14 @@ def _merge_labels(
     return names
 
 
-def _unknown_labels(unknown: list[str], labels: LabelSet, training: ReadingReport | None) -> DataError:
+def _unknown_labels(
+    unknown: list[str], labels: LabelSet, training: ReadingReport | None, *, has_option: bool
+) -> DataError:
     also = f" ({len(unknown):,} rows have an unknown label)" if len(unknown) > 1 else ""
     whose = "The model"
-    otherwise = "evaluate the model with --skip-unknown-labels (in Python skip_unknown_labels=True)"
+    otherwise = "remove the row"
+    if has_option:
+        otherwise = "pass --skip-unknown-labels (in Python skip_unknown_labels=True)"
     if labels.names == tuple(f"LABEL_{number}" for number in range(len(labels.names))):
         otherwise = "give the model's labels their names, in id2label of its config.json"
     if training:  # training examples with this label may have been left out

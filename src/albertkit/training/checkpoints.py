@@ -219,7 +219,9 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
     for name in sorted(before | now):
         old, new = before.get(name), now.get(name)
         if isinstance(old, list) and isinstance(new, list):
-            at = next((i for i, pair in enumerate(zip_longest(old, new)) if pair[0] != pair[1]), 0)
+            at = next(
+                (i for i, pair in enumerate(zip_longest(old, new, fillvalue=...)) if pair[0] != pair[1]), 0
+            )
             name, old, new = f"{name}[{at}]", old[at : at + 1], new[at : at + 1]
         if old != new:
             differences.append(f"{name}: saved {short(old)}, now {short(new)}")
