@@ -122,12 +122,12 @@ def test_an_interrupted_prediction_is_resumed(
     computed: list[int] = []
     whole = Predictor.__call__
 
-    def stopped(self: Predictor, asked: list[Item]) -> str:
+    def stopped(self: Predictor, asked: list[Item]) -> bytes:
         if len(asked) < CHUNK:
             raise KeyboardInterrupt
         return whole(self, asked)
 
-    def counted(self: Predictor, asked: list[Item]) -> str:
+    def counted(self: Predictor, asked: list[Item]) -> bytes:
         computed.append(len(asked))
         return whole(self, asked)
 
@@ -225,7 +225,7 @@ def test_a_failed_prediction_shows_the_number_of_kept_predictions(
     rows.write_text('{"text": "the house"}\n' * (CHUNK + 1))
     whole = Predictor.__call__
 
-    def failing(self: Predictor, asked: list[Item]) -> str:
+    def failing(self: Predictor, asked: list[Item]) -> bytes:
         if len(asked) < CHUNK:
             raise OSError(28, "No space left on device", "disk")
         return whole(self, asked)

@@ -130,6 +130,37 @@ class TestFilesOfVectors:
         read = Predictions(3, [], outputs["npy"])
         np.testing.assert_array_equal(read[0]["vector"], expected[0])
 
+    @pytest.mark.parametrize("torn", [b"", b"\0" * 1000])
+    def test_a_file_goes_on_after_an_interruption(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes
+    ) -> None:
+        monkeypatch.setattr("albertkit.finetuning.predict.CHUNK", 2)
+        rows = [{"text": text} for text in [*TEXTS, "", "the sea and the old ship " * 3]]
+        computed: list[int] = []
+
+        def predicted(output: Path, stop_after: int = len(rows)) -> Predictions:
+            def progress(count: int, _: int) -> None:
+                computed.append(count)
+                if count >= stop_after < len(rows):
+                    raise KeyboardInterrupt
+
+            return albertkit.predict(
+                BUNDLED_SENTENCES, input=rows, output=output, progress=progress, max_length=12
+            )
+
+        whole = predicted(tmp_path / "whole.npy")
+        assert whole.cut and np.isnan(np.load(tmp_path / "whole.npy")[-2]).all()
+        with pytest.raises(KeyboardInterrupt):
+            predicted(tmp_path / "again.npy", stop_after=2)
+        with (tmp_path / "again.npy.partial").open("ab") as file:
+            file.write(torn)
+        computed.clear()
+        again = predicted(tmp_path / "again.npy")
+        assert computed[0] == 4
+        assert (again.total, again.cut) == (whole.total, whole.cut)
+        assert (tmp_path / "again.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+        assert not (tmp_path / "again.npy.partial").exists()
+
     def test_are_only_for_vectors(self, run: Run, tmp_path: Path) -> None:
         pairs = tmp_path / "pairs.csv"
         pairs.write_text("sentence1,sentence2\na,b\n")

@@ -139,7 +139,7 @@ def test_predictions_in_int8_go_on_in_int8(
         output = tmp_path / "out.jsonl"
         return predict(classifier, input=source, output=output, engine=engine, progress=progress).total
 
-    monkeypatch.setattr(Predictor, "__call__", lambda self, asked: "{}\n" * len(asked))
+    monkeypatch.setattr(Predictor, "__call__", lambda self, asked: b"{}\n" * len(asked))
     with pytest.raises(KeyboardInterrupt):
         predicted("onnx-int8", stop)
     with pytest.raises(DataError, match="an interrupted run with different engine"):

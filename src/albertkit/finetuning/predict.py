@@ -1,8 +1,8 @@
 """Predict with a fine-tuned model for data of any size, in order: `predict`.
 
 Predictions to a file need constant memory and can be resumed. Each part of a few thousand examples is
-appended to a file of JSON lines next to the output. An interrupted run continues after its last complete
-part. At the end, the lines are converted to the format of the output.
+appended to a file next to the output: JSON lines, or for a .npy file vectors. An interrupted run continues
+after its last complete part. At the end, this file is converted to the format of the output.
 """
 
 import base64
@@ -10,6 +10,7 @@ import csv
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -222,8 +223,10 @@ def predict(
             f"{output}: a .npy file is for the vectors of single texts, which these examples do not have. "
             "Choose another ending, such as .jsonl."
         )
+    if suffix == ".npy":
+        predictor.vectors = _vector_records(predictor.task)
     lines = output.with_name(f"{output.name}.partial")
-    count = resume(lines, about, CHUNK)
+    count = resume(lines, about, CHUNK, predictor.vectors)
     if count:
         logger.info(
             f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
@@ -239,19 +242,22 @@ def predict(
     )
     with ProgressBar() as bar, made_folder(output.parent), full_disk_named(lines):
         try:
-            with closing(parts), lines.open("a", encoding="utf-8") as file:
+            with closing(parts), lines.open("ab") as file:
                 if not count:
-                    file.write(json_text(about, default=str) + "\n")
-                for text in parts:
-                    file.write(text)
+                    file.write((json_text(about, default=str) + "\n").encode())
+                for part in parts:
+                    file.write(part)
                     file.flush()
-                    count += text.count("\n")
+                    count = min(count + CHUNK, total)
                     if progress:
                         progress(count, total)
                     else:
                         bar.update_count(count, total, "examples")
-            cut = [record["cut"] for record in _records(lines) if record.get("cut")]
-            convert(lines, output, encoding, delimiter)
+            if predictor.vectors is None:
+                cut = [record["cut"] for record in _records(lines) if record.get("cut")]
+                convert(lines, output, encoding, delimiter)
+            else:
+                cut = _write_npy(lines, output, predictor.vectors)
         except BaseException as error:
             if count:
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
@@ -300,6 +306,8 @@ class Predictor:
     model: Model
     batch_tokens: int | None = None
     engine: str = "auto"
+    vectors: np.dtype[Any] | None = None
+    """The type of the binary records to return; None for JSON lines."""
     _has_warned: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -316,10 +324,13 @@ class Predictor:
             self.model.to(device)
         return self
 
-    def __call__(self, items: Sequence[Item]) -> str:
-        """Return one line of JSON per example."""
-        lines = []
-        for record in self.records(items):
+    def __call__(self, items: Sequence[Item]) -> bytes:
+        """Return one record per example: a line of JSON, or the vector and the number of cut tokens."""
+        records, lines = self.records(items), []
+        if self.vectors is not None:
+            found = [(np.nan if one[VECTOR] is None else one[VECTOR], one.get("cut", 0)) for one in records]
+            return np.array(found, self.vectors).tobytes()
+        for record in records:
             if isinstance(vector := record.get(VECTOR), np.ndarray):  # reading numbers as text takes long
                 record = record | {
                     VECTOR: {_FLOAT32: base64.b64encode(vector.astype("<f4").tobytes()).decode()}
@@ -328,7 +339,7 @@ class Predictor:
             text = json_text(record, default=_plain, ensure_ascii=False) if "\\ud" in lines[-1] else ""
             if lone := lone_surrogate(text):
                 raise DataError(f"row {record['row']}: {lone} is a lone surrogate. No file can contain it.")
-        return "".join(lines)
+        return "".join(lines).encode()
 
     def records(self, items: Sequence[Item]) -> list[dict[str, Any]]:
         """Return the columns of each prediction; `cut` is the number of removed tokens.
@@ -366,7 +377,9 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
+def resume(
+    lines: Path, about: dict[str, Any], part_size: int, vectors: np.dtype[Any] | None = None
+) -> int:
     """Cut the file of an interrupted run after its last complete part, and return its predictions."""
     if not lines.is_file():
         return 0
@@ -383,6 +396,11 @@ def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
         elif not first.encode().startswith(head):  # otherwise killed within the first line
             raise ValueError("the first line is incomplete")
         count, complete, end, position = 0, 0, 0, file.tell()
+        if vectors is not None:
+            size = part_size * vectors.itemsize
+            parts = (file.seek(0, os.SEEK_END) - position) // size
+            file.truncate(position + parts * size if parts else 0)
+            return parts * part_size
         for line in file:
             if not line.endswith(b"\n"):
                 break
@@ -463,8 +481,6 @@ def convert(lines: Path, output: Path, encoding: str | None = None, delimiter: s
         match output.suffix.lower():
             case ".jsonl":
                 _write_jsonl(lines, target)
-            case ".npy":
-                _write_npy(lines, target)
             case ".xlsx":
                 _write_xlsx(lines, target)
             case ".parquet":
@@ -530,20 +546,28 @@ def _write_jsonl(lines: Path, target: Path) -> None:
             file.write((json_text(_record(line), default=_plain) + "\n").encode() if mark in line else line)
 
 
-def _write_npy(lines: Path, target: Path) -> None:
-    """Write a row for each record. The vector of a record without text is NaN."""
-    with lines.open("rb") as file:
-        count = sum(1 for _ in file) - 1  # without the first line
-    size, missing = _size_of_vectors(lines) or 0, 0
-    header = {"descr": "<f4", "fortran_order": False, "shape": (count, size)}
-    with target.open("wb") as file:  # not a memory map: on a full disk, it would end the process
-        np.lib.format.write_array_header_1_0(file, header)
-        for record in _records(lines):
-            missing += record[VECTOR] is None
-            vector = np.full(size, np.nan) if record[VECTOR] is None else record[VECTOR]
-            file.write(np.asarray(vector, "<f4").tobytes())
+def _vector_records(task: Task) -> np.dtype[Any]:
+    """Return the type of a vector with the number of cut tokens."""
+    size = task.keep(np.zeros((1, task.config.hidden_size), np.float32)).shape[-1]
+    return np.dtype([(VECTOR, "<f4", size), ("cut", "<i4")])
+
+
+def _write_npy(source: Path, output: Path, records: np.dtype[Any]) -> list[int]:
+    """Write a row for each record, NaN without a text. Return the numbers of cut tokens above 0."""
+    missing, cut = 0, list[int]()
+    with atomic_path(output) as target, source.open("rb") as file, target.open("wb") as written:
+        count = (source.stat().st_size - len(file.readline())) // records.itemsize
+        header = {"descr": "<f4", "fortran_order": False, "shape": (count, *records[VECTOR].shape)}
+        # Not a memory map: on a full disk, it would end the process.
+        np.lib.format.write_array_header_1_0(written, header)
+        while part := file.read(CHUNK * records.itemsize):
+            block = np.frombuffer(part, records)
+            missing += int(np.isnan(block[VECTOR][:, 0]).sum())
+            cut += block["cut"][block["cut"] > 0].tolist()
+            written.write(block[VECTOR].tobytes())
     if missing:
         logger.warning("rows without text: %s. Their vectors are NaN.", f"{missing:,}")
+    return cut
 
 
 def _size_of_vectors(lines: Path) -> int | None:
