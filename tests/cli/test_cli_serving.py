@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -260,8 +261,10 @@ def test_workers_end_when_their_supervisor_is_killed() -> None:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         if not children.is_file():
             pytest.skip("needs Linux")
+        wait_for(lambda: len(children.read_text().split()) >= 2)  # the workers, after the address is printed
         workers = [int(child) for child in children.read_text().split()]
         process.kill()
+        process.wait(60)
         wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), seconds=60)
 
 
@@ -269,8 +272,10 @@ def test_workers_that_cannot_load_a_model_end_the_server(run, tmp_path: Path) ->
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     (damaged / "config.json").write_text("{")
+    begin = time.monotonic()
     result = run("serve", "--workers", "2", "--port", "0", "--model", damaged)
     assert result.status == 1
+    assert time.monotonic() - begin < 60  # the supervisor waits up to 120 seconds for a worker that is alive
     assert "config.json" in result.errors
     assert "error: a worker process failed to start. See its error above" in result.errors
 

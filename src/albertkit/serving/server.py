@@ -11,7 +11,6 @@ import signal
 import socket
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -275,6 +274,12 @@ def _serve_in_processes(
     from uvicorn.config import STARTUP_FAILURE
     from uvicorn.supervisors import Multiprocess
 
+    class Supervisor(Multiprocess):
+        def keep_subprocess_alive(self) -> None:
+            for process in self.processes:
+                process.child_conn.close()  # otherwise the wait for an answer goes on after a worker's end
+            super().keep_subprocess_alive()
+
     threads = max(1, usable_cores() // settings.workers)
     load = partial(_load_application, settings, threads)
     options = {"workers": settings.workers, "timeout_worker_healthcheck": _LOADING_SECONDS}
@@ -285,7 +290,7 @@ def _serve_in_processes(
             for each in listening:
                 each.listen(BACKLOG)  # connections wait until a worker has loaded the models
             ready([f"{name} ({settings.workers} processes)" for name in settings.models])
-            supervisor = Multiprocess(uvicorn_config(load, settings, factory=True, **options), [*listening])
+            supervisor = Supervisor(uvicorn_config(load, settings, factory=True, **options), [*listening])
             logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # it logs the workers that died
             supervisor.run()
     finally:
@@ -314,8 +319,6 @@ def _load_application(settings: ServingSettings, threads: int) -> Callable[..., 
         is_expected = isinstance(error, AlbertKitError | OSError)
         logger.error("%s", error, exc_info=not is_expected)
         lines.close()
-        # The supervisor waits long for an answer of a starting worker: answer it, and exit at once.
-        time.sleep(0.5)
         os._exit(STARTUP_FAILURE)
     return make_application(service, key=key)
 
