@@ -17,9 +17,8 @@ from pages import command_line
 from albertkit import AlbertForPreTraining, AlbertTokenizer
 
 
-def old_pieces(piece: str, old: AlbertTokenizer) -> list[int]:
-    """Return the ids of the old pieces of the text of a new piece."""
-    ids = old.get_vocab()
+def old_pieces(piece: str, old: AlbertTokenizer, ids: dict[str, int]) -> list[int]:
+    """Return the old ids of the text of a new piece."""
     if piece in ids:
         return [ids[piece]]
     pieces = old.tokenize(piece.replace("▁", " ").strip())
@@ -33,7 +32,8 @@ def with_vocabulary(
 ) -> AlbertForPreTraining:
     """Return the model for the new tokenizer."""
     ordered = sorted(new.get_vocab().items(), key=lambda item: item[1])
-    sources = [old_pieces(piece, old) for piece, _ in ordered]
+    ids = old.get_vocab()
+    sources = [old_pieces(piece, old, ids) for piece, _ in ordered]
     kept = model.config.max_position_embeddings
     second_half = torch.arange(kept // 2, kept).repeat(positions)
     places = torch.cat([torch.arange(kept), second_half])[:positions]
