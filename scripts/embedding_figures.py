@@ -4,13 +4,15 @@
 
 | column | query | candidates |
 |---|---|---|
-| continuation | a passage of a held-out book | 1,000 passages of all held-out books, including the next one |
+| books | a passage of a held-out book | 1,000 passages of all held-out books, including the next one |
+| modern | a passage of a held-out modern document | the same of these documents |
 | questions | a question of XQuAD in English | all 240 paragraphs, including the one with the answer |
 
-`--data` has books.parquet (one book per row in the column `text`) and xquad/xquad.en.json. Every 40th book is
-held out, as in `albertkit prepare --holdout-every 40`. A passage consists of whole sentences with 60 to 100
-words in total. Texts that exceed the maximum length of the model are split into windows, and the most similar
-window counts. "centered" subtracts the mean of the candidates from all vectors.
+`--data` has books.parquet and modern.parquet (one document per row in the column `text`) and
+xquad/xquad.en.json. Every 40th document is held out, as in `albertkit prepare --holdout-every 40`. A passage
+consists of whole sentences with 60 to 100 words in total. Texts that exceed the maximum length of the model
+are split into windows, and the most similar window counts. "centered" subtracts the mean of the candidates
+from all vectors.
 """
 
 import json
@@ -32,7 +34,7 @@ HOLDOUT_EVERY = 40
 MIN_WORDS, MAX_WORDS = 60, 100
 CANDIDATES = 1000
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'\u201d\u2019])\s+")
-ACCURACIES = ("continuation@1", "questions@1", "questions@5")
+ACCURACIES = ("books@1", "modern@1", "questions@1", "questions@5")
 
 Similarity = Callable[[list[str], list[str]], np.ndarray]
 """(Q queries, N candidates) -> (Q, N)."""
@@ -41,9 +43,8 @@ Similarity = Callable[[list[str], list[str]], np.ndarray]
 class Texts(NamedTuple):
     """The texts to compare."""
 
-    passages: list[str]
-    following: list[str]
-    """The passage that follows each passage."""
+    continuations: list[tuple[list[str], list[str]]]
+    """Of books and of modern documents: passages, and the passage that follows each of them."""
     questions: list[str]
     paragraphs: list[str]
     right: list[int]
@@ -52,11 +53,12 @@ class Texts(NamedTuple):
 
 def read_texts(data: Path) -> Texts:
     """Return the texts in the folder `--data`."""
-    return Texts(*continuations(data / "books.parquet"), *questions(data / "xquad" / "xquad.en.json"))
+    both = [continuations(data / f"{name}.parquet") for name in ("books", "modern")]
+    return Texts(both, *questions(data / "xquad" / "xquad.en.json"))
 
 
 def books(path: Path, *, held_out: bool) -> Iterator[tuple[int, str]]:
-    """Yield the numbers and texts of the books that are held out, or of the others."""
+    """Yield the numbers and texts of the documents that are held out, or of the others."""
     batches = pq.ParquetFile(path).iter_batches(batch_size=16, columns=["text"])
     texts = (text.as_py() for batch in batches for text in batch.column("text"))
     for number, text in enumerate(texts):
@@ -65,7 +67,7 @@ def books(path: Path, *, held_out: bool) -> Iterator[tuple[int, str]]:
 
 
 def passages(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the positions and texts of the passages of a book. Neighbors have consecutive positions."""
+    """Yield the positions and texts of the passages of a text. Neighbors have consecutive positions."""
     position, sentences, words = 0, [], 0
     lines = (line for line in text.split("\n") if not line.startswith("#"))
     for sentence in _SENTENCE_END.split(" ".join(lines)):
@@ -180,15 +182,10 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 def measure(similarity: Similarity, texts: Texts) -> dict[str, float]:
     """Return the accuracies of a similarity."""
-    following = similarity(texts.passages, texts.following)
+    following = [accuracy(similarity(*pair), np.arange(len(pair[0])), 1) for pair in texts.continuations]
     answering = similarity(texts.questions, texts.paragraphs)
-    right = np.array(texts.right)
-    accuracies = (
-        accuracy(following, np.arange(len(texts.passages)), 1),
-        accuracy(answering, right, 1),
-        accuracy(answering, right, 5),
-    )
-    return dict(zip(ACCURACIES, accuracies, strict=True))
+    found = [accuracy(answering, np.array(texts.right), top) for top in (1, 5)]
+    return dict(zip(ACCURACIES, [*following, *found], strict=True))
 
 
 def main() -> None:

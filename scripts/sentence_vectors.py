@@ -1,25 +1,27 @@
-"""Train the bundled sentence vectors from books: a passage should find the passage that follows it.
+"""Train the bundled sentence vectors from books and modern text, so that a text finds related passages.
 
-    python scripts/sentence_vectors.py --texts books.parquet --output runs/sentences
+    python scripts/sentence_vectors.py --texts books.parquet modern.parquet --output runs/sentences
 
 The model is a bag of tokens in the form of ALBERT: one vector for each piece of the vocabulary, and a layer
 that changes nothing. The mean of the vectors of a text's tokens is the vector of the text, so the order of
 the tokens does not matter. Every engine, export and server can load the folder.
 
-1. Passages of 60 to 100 words, as in `embedding_figures.py`; every 40th book is held out.
-2. First vectors: canonical correlations of neighboring passages, after subtracting the mean of each book (the
-   directions in which a passage predicts the next one), and random directions (which distinguish rare
-   pieces). Both are weighted with the inverse document frequency.
-3. Contrastive training: among 512 passages, 16 of each of 32 books, find the one that follows.
+1. Passages of 60 to 100 words, as in `embedding_figures.py`; every 40th document of a file is held out. A
+   line that ends in a question mark is a question, and the text after it is its answer.
+2. First vectors: random directions, weighted with the inverse document frequency.
+3. Contrastive training on three kinds of pairs: a part of a passage, with some of its tokens missing, finds
+   the passage; a passage finds the one that follows it; a question finds its answer. The other texts of the
+   batch are the wrong answers. Batches of passages have several of each document, which are hard to
+   distinguish.
 
-On one CPU core, this takes two and a half minutes and 3.1 GB of memory. Needs the extra `test`.
+Needs the extra `test`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from embedding_figures import books, passages
@@ -29,165 +31,165 @@ from albertkit import AlbertConfig, AlbertModel, AlbertTokenizer
 from albertkit.checkpoints.sentence_modules import SentenceModules, attach
 from albertkit.files import check_new_folder
 
-CORRELATED, RANDOM = 254, 128  # dimensions
-CORRELATED_PAIRS = 200_000
-ITERATIONS = 4  # of the subspace iteration
-BOOKS, FROM_BOOK = 32, 16  # books in a batch, and passages from each
-MIN_PASSAGES = 64  # in a book
+DIMENSIONS = 382
+SHARES = {"part": 4 / 9, "next": 3 / 9, "question": 2 / 9}  # of the batches
+DOCUMENTS, FROM_DOCUMENT = 64, 8  # in a batch, and passages from each
+QUESTIONS = 512  # in a batch
+PART, DROPPED = (6, 24), 0.3  # tokens of a part of a passage, and the share of them that is missing
+QUESTION_WORDS, ANSWER_WORDS = (4, 25), (30, 100)
 TEMPERATURE = 0.05
 LEARNING_RATE, WARM_UP = 1e-3, 20
+SCALE = 0.2  # of the first vectors, relative to the learning rate
 POSITIONS = 512
 ENDS = 1e-3  # length of the vectors of [CLS] and [SEP], relative to the mean of all pieces
 
 
 @dataclass(frozen=True)
-class Passages:
-    """The passages of books, with concatenated ids."""
+class Corpus:
+    """The passages of all documents, with concatenated ids, and their questions."""
 
     ids: np.ndarray
     ends: np.ndarray
     """(N,), where each passage ends in `ids`."""
-    books: np.ndarray
-    """(N,), the number of each passage's book."""
+    documents: np.ndarray
+    """(N,), the number of each passage's document."""
     places: np.ndarray
-    """(N,); neighbors in a book have consecutive places."""
+    """(N,); neighbors in a document have consecutive places."""
+    questions: list[np.ndarray]
+    answers: list[np.ndarray]
+    """The ids of the text after each question."""
 
     def __len__(self) -> int:
         """Return the number of passages N."""
         return len(self.ends)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Numbers of tokens (N,)."""
-        return np.diff(self.ends, prepend=0)
+    def passages(self, chosen: np.ndarray) -> list[np.ndarray]:
+        """Return the ids of passages."""
+        begins = np.where(chosen > 0, self.ends[chosen - 1], 0)
+        return [self.ids[begin:end] for begin, end in zip(begins, self.ends[chosen], strict=True)]
 
     def with_next(self) -> np.ndarray:
-        """Return the passages whose next one is a neighbor in the same book."""
-        same = self.books[1:] == self.books[:-1]
+        """Return the passages whose next one is a neighbor in the same document."""
+        same = self.documents[1:] == self.documents[:-1]
         return np.flatnonzero(same & (self.places[1:] == self.places[:-1] + 1))
 
 
-def read_passages(path: Path, tokenizer: AlbertTokenizer) -> Passages:
-    """Return the passages of all books that are not held out."""
-    ids, numbers, places = [], [], []
-    for number, text in books(path, held_out=False):
-        of_book = dict(passages(text))
-        if of_book:
-            encoded = tokenizer([*of_book.values()], add_special_tokens=False, verbose=False)
-            ids += [np.array(passage, np.uint16) for passage in encoded["input_ids"]]
-            numbers += [number] * len(of_book)
-            places += of_book
-    ends = np.cumsum([len(passage) for passage in ids])
-    return Passages(np.concatenate([*ids, np.zeros(0, np.uint16)]), ends, np.array(numbers), np.array(places))
+def questions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the questions of a text, each with the beginning of the text after it."""
+    lines = [line.strip() for line in text.split("\n")]
+    for number, line in enumerate(lines):
+        words = " ".join(lines[number + 1 : number + 6]).split()
+        is_question = line.endswith("?") and QUESTION_WORDS[0] <= len(line.split()) <= QUESTION_WORDS[1]
+        if is_question and len(words) >= ANSWER_WORDS[0]:
+            yield line, " ".join(words[: ANSWER_WORDS[1]])
 
 
-def weighted_counts(corpus: Passages, vocabulary: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return unit TF-IDF vectors (N, V) with the logarithm of the counts, and the weights (V,)."""
-    rows = np.repeat(np.arange(len(corpus)), corpus.lengths)
-    ones = np.ones(len(corpus.ids), np.float32)
-    counts = sp.csr_matrix((ones, (rows, corpus.ids.astype(np.int32))), shape=(len(corpus), vocabulary))
-    counts.sum_duplicates()
-    frequencies = np.bincount(counts.indices, minlength=vocabulary)
-    weights = (np.log((1 + len(corpus)) / (1 + frequencies)) + 1).astype(np.float32)
-    counts.data = (1 + np.log(counts.data)) * weights[counts.indices]
-    norms = np.sqrt(np.bincount(rows_of(counts), counts.data**2, minlength=len(corpus)))
-    counts.data /= norms[rows_of(counts)].astype(np.float32)
-    return counts, weights
+def read_corpus(paths: list[Path], tokenizer: AlbertTokenizer) -> Corpus:
+    """Return the passages and questions of all documents that are not held out."""
+
+    def encode(texts: list[str]) -> list[np.ndarray]:
+        ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+        return [np.array(text, np.uint16) for text in ids]
+
+    ids, numbers, places, asked, answers = [], [], [], [], []
+    for offset, path in enumerate(paths):
+        for number, text in books(path, held_out=False):
+            of_document, pairs = dict(passages(text)), list(questions(text))
+            ids += encode([*of_document.values()])
+            numbers += [number * len(paths) + offset] * len(of_document)
+            places += of_document
+            asked += encode([question for question, _ in pairs])
+            answers += encode([answer for _, answer in pairs])
+    ends = np.cumsum([len(passage) for passage in ids], dtype=np.int64)
+    flat = np.concatenate([*ids, np.zeros(0, np.uint16)])
+    return Corpus(flat, ends, np.array(numbers), np.array(places), asked, answers)
 
 
-def rows_of(matrix: sp.csr_matrix) -> np.ndarray:
-    """Return the row of each entry."""
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-
-
-def correlations(corpus: Passages, vectors: sp.csr_matrix, rng: np.random.Generator) -> np.ndarray:
-    """Return vectors (V, `CORRELATED`) of the pieces, in which neighboring passages correlate best."""
-    neighbors = corpus.with_next()
-    first = np.sort(rng.choice(neighbors, min(CORRELATED_PAIRS, len(neighbors)), replace=False))
-    _, books = np.unique(corpus.books, return_inverse=True)
-    shares = 1 / np.bincount(books)[books]
-    means = (
-        sp.csr_matrix((shares, (books, np.arange(len(corpus))))).astype(np.float32) @ vectors
-    )  # (books, V)
-    of_book = sp.csr_matrix((np.ones(len(first), np.float32), (np.arange(len(first)), books[first])),
-                            shape=(len(first), means.shape[0]))  # fmt: skip
-    before, after = vectors[first], vectors[first + 1]
-    squares = before.multiply(before).sum(0) + after.multiply(after).sum(0)
-    variances = np.asarray(squares, np.float32).ravel() / (2 * len(first))
-    # Frequent pieces do not count more than rare ones.
-    scale = 1 / np.sqrt(variances + np.median(variances[variances > 0]))
-
-    def covariance(directions: np.ndarray) -> np.ndarray:
-        """Multiply the scaled, symmetric covariance (V, V) of neighbors with directions (V, D)."""
-        directions = directions * scale[:, None]
-        first_side, second_side = (
-            side @ directions - of_book @ (means @ directions) for side in (before, after)
-        )
-        sums = first_side + second_side
-        product = before.T @ second_side + after.T @ first_side - means.T @ (of_book.T @ sums)
-        return product * scale[:, None] / len(first)
-
-    size = CORRELATED + CORRELATED // 10
-    directions = np.linalg.qr(rng.standard_normal((vectors.shape[1], size)).astype(np.float32))[0]
-    for _ in range(ITERATIONS):
-        directions = np.linalg.qr(covariance(directions))[0]
-    product = directions.T @ covariance(directions)
-    values, rotation = np.linalg.eigh((product + product.T) / 2)
-    leading = rotation[:, np.argsort(-values)[:CORRELATED]]
-    return directions @ leading * scale[:, None]
-
-
-def first_vectors(corpus: Passages, vocabulary: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the vectors (V, `CORRELATED` + `RANDOM`) before training."""
-    vectors, weights = weighted_counts(corpus, vocabulary)
-    parts = (
-        correlations(corpus, vectors, rng),
-        rng.choice(np.array([-1, 1], np.float32), (vocabulary, RANDOM)),
-    )
-    scaled = [part * weights[:, None] for part in parts]
-    return np.hstack([part / np.sqrt(np.square(part).sum(1).mean()) for part in scaled]).astype(np.float32)
+def first_vectors(corpus: Corpus, vocabulary: int, rng: np.random.Generator) -> np.ndarray:
+    """Return random vectors (V, D), with lengths in proportion to the inverse document frequency."""
+    rows = np.repeat(np.arange(len(corpus)), np.diff(corpus.ends, prepend=0))
+    distinct = np.unique(rows * vocabulary + corpus.ids)
+    frequencies = np.bincount(distinct % vocabulary, minlength=vocabulary)
+    weights = np.log((1 + len(corpus)) / (1 + frequencies)) + 1
+    vectors = rng.standard_normal((vocabulary, DIMENSIONS)) * weights[:, None]
+    return (SCALE / np.sqrt(DIMENSIONS) * vectors).astype(np.float32)
 
 
 class Batches:
-    """Batches with several passages from each of several books, so that the texts are hard to distinguish."""
+    """Random batches: lists of texts and of the texts that they should find, as ids."""
 
-    def __init__(self, corpus: Passages, rng: np.random.Generator) -> None:
+    def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
         neighbors = corpus.with_next()
-        cuts = np.flatnonzero(np.diff(corpus.books[neighbors])) + 1
-        self.books = [part for part in np.split(neighbors, cuts) if len(part) >= MIN_PASSAGES]
-        if len(self.books) < BOOKS:
+        cuts = np.flatnonzero(np.diff(corpus.documents[neighbors])) + 1
+        self.documents = [part for part in np.split(neighbors, cuts) if len(part) >= FROM_DOCUMENT]
+        if len(self.documents) < DOCUMENTS:
             raise SystemExit(
-                f"{len(self.books)} books have at least {MIN_PASSAGES} passages of 60 to 100 words. "
-                f"Expected at least {BOOKS}, so that a batch has passages of {BOOKS} books."
+                f"{len(self.documents)} documents have over {FROM_DOCUMENT} passages of 60 to 100 words. "
+                f"Expected at least {DOCUMENTS}, so that a batch has passages of {DOCUMENTS} documents."
             )
-        sizes = np.sqrt([len(part) for part in self.books])
-        self.shares, self.rng = sizes / sizes.sum(), rng
+        sizes = np.sqrt([len(part) for part in self.documents])
+        self.corpus, self.shares, self.rng = corpus, sizes / sizes.sum(), rng
+        kinds = SHARES if corpus.questions else {name: SHARES[name] for name in ("part", "next")}
+        self.kinds, weights = list(kinds), np.array([*kinds.values()])
+        self.weights = weights / weights.sum()
 
-    def draw(self) -> np.ndarray:
-        """Return the passages of a batch."""
-        books = self.rng.choice(len(self.books), BOOKS, replace=False, p=self.shares)
-        return np.concatenate([self.rng.choice(self.books[book], FROM_BOOK, replace=False) for book in books])
+    def draw(self) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+        """Return N texts, the texts to find, and where (N, N) another text is not a wrong answer."""
+        rng, corpus = self.rng, self.corpus
+        kind = rng.choice(self.kinds, p=self.weights)
+        if kind == "question":
+            count = len(corpus.questions)
+            chosen = rng.choice(count, min(QUESTIONS, count), replace=False)
+            texts = [corpus.questions[number] for number in chosen]
+            others = [corpus.answers[number] for number in chosen]
+            same = equal(texts) | equal(others)
+            np.fill_diagonal(same, False)
+            return texts, others, same
+        documents = rng.choice(len(self.documents), DOCUMENTS, replace=False, p=self.shares)
+        chosen = np.concatenate([
+            rng.choice(self.documents[number], FROM_DOCUMENT, replace=False) for number in documents
+        ])  # fmt: skip
+        if kind == "next":
+            neighbors = np.abs(chosen[:, None] - chosen) == 1
+            return corpus.passages(chosen), corpus.passages(chosen + 1), neighbors
+        if rng.random() < 0.5:
+            chosen = rng.choice(len(corpus), len(chosen), replace=False)
+        parts, wholes = zip(*map(self.part, corpus.passages(chosen)), strict=True)
+        return list(parts), list(wholes), np.zeros((len(chosen), len(chosen)), bool)
+
+    def part(self, passage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return some tokens of a part of a passage, and the passage, half of the time without the part."""
+        size = min(self.rng.integers(*PART, endpoint=True), len(passage))
+        begin = self.rng.integers(len(passage) - size + 1)
+        part = passage[begin : begin + size]
+        kept = part[self.rng.random(size) >= DROPPED]
+        rest = np.concatenate([passage[:begin], passage[begin + size :]])
+        return (kept if len(kept) else part), (rest if self.rng.random() < 0.5 and len(rest) else passage)
 
 
-def train(vectors: np.ndarray, corpus: Passages, batches: Batches, steps: int) -> np.ndarray:
+def equal(texts: list[np.ndarray]) -> np.ndarray:
+    """Return which texts (N, N) are equal."""
+    _, numbers = np.unique([text.tobytes() for text in texts], return_inverse=True)
+    return numbers[:, None] == numbers
+
+
+def train(vectors: np.ndarray, batches: Batches, steps: int) -> np.ndarray:
     """Return the vectors (V, D) after `steps` contrastive steps."""
     weight = torch.nn.Parameter(torch.from_numpy(vectors))
     optimizer = torch.optim.Adam([weight], lr=LEARNING_RATE)
-    ids, begins = torch.from_numpy(corpus.ids.astype(np.int64)), corpus.ends - corpus.lengths
 
-    def embed(chosen: np.ndarray) -> torch.Tensor:
-        parts = [ids[begins[index] : corpus.ends[index]] for index in chosen]
-        starts = torch.tensor(np.cumsum([0, *map(len, parts[:-1])]))
-        return F.normalize(F.embedding_bag(torch.cat(parts), weight, starts, mode="sum"))
+    def embed(texts: list[np.ndarray]) -> torch.Tensor:
+        starts = torch.tensor(np.cumsum([0, *map(len, texts[:-1])]))
+        ids = torch.from_numpy(np.concatenate(texts).astype(np.int64))
+        return F.normalize(F.embedding_bag(ids, weight, starts, mode="sum"))
 
     mean = 0.0
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = LEARNING_RATE * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
-        chosen = batches.draw()
-        similarity = embed(chosen) @ embed(chosen + 1).T / TEMPERATURE
-        distance = torch.from_numpy(np.abs(chosen[:, None] - chosen))
-        similarity = similarity.masked_fill(distance == 1, -1e4)  # neighbors are not wrong answers
-        right = torch.arange(len(chosen))
+        texts, others, same = batches.draw()
+        similarity = embed(texts) @ embed(others).T / TEMPERATURE
+        similarity = similarity.masked_fill(torch.from_numpy(same), -1e4)
+        right = torch.arange(len(texts))
         loss = (F.cross_entropy(similarity, right) + F.cross_entropy(similarity.T, right)) / 2
         optimizer.zero_grad()
         loss.backward()
@@ -249,23 +251,26 @@ def as_albert(vectors: np.ndarray) -> AlbertModel:
 def main() -> None:
     """Train and write the model."""
     parser = command_line(__doc__)
-    parser.add_argument("--texts", type=Path, required=True, help="books.parquet, one book per row")
+    parser.add_argument("--texts", type=Path, nargs="+", required=True, help="files with a document per row")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
-    parser.add_argument("--steps", type=int, default=2400, help="contrastive steps")
+    parser.add_argument("--steps", type=int, default=2000, help="contrastive steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, required=True, help="folder of the model")
     arguments = parser.parse_args()
-    if not arguments.texts.is_file():
-        parser.error(f"there is no file {arguments.texts}. Expected a Parquet file with one book per row.")
+    for path in arguments.texts:
+        if not path.is_file():
+            parser.error(f"there is no file {path}. Expected a Parquet file with one document per row.")
     check_new_folder(arguments.output)
     torch.manual_seed(arguments.seed)
     rng = np.random.default_rng(arguments.seed)
     tokenizer = AlbertTokenizer.from_pretrained(arguments.tokenizer)
-    corpus = read_passages(arguments.texts, tokenizer)
-    print(f"{len(corpus):,} passages, {len(corpus.ids):,} tokens", flush=True)
+    corpus = read_corpus(arguments.texts, tokenizer)
+    print(
+        f"{len(corpus):,} passages, {len(corpus.ids):,} tokens, {len(corpus.questions):,} questions",
+        flush=True,
+    )
     batches = Batches(corpus, rng)
-    vectors = first_vectors(corpus, len(tokenizer), rng)
-    vectors = train(vectors, corpus, batches, arguments.steps)
+    vectors = train(first_vectors(corpus, len(tokenizer), rng), batches, arguments.steps)
     set_special(vectors, tokenizer, rng)
     model = as_albert(vectors).half()
     tokenizer.model_max_length = model.config.max_position_embeddings

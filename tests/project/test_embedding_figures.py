@@ -27,7 +27,8 @@ def book(name: str, sentences: int) -> str:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     texts = [book(f"name{number}", 30) for number in range(41)]
-    pq.write_table(pa.table({"text": texts}), tmp_path / "books.parquet")
+    for name in ("books", "modern"):
+        pq.write_table(pa.table({"text": texts}), tmp_path / f"{name}.parquet")
     paragraphs = [
         {
             "context": f"The color of the {thing} is {color}.",
@@ -115,6 +116,6 @@ def test_the_script_prints_a_row_for_each_method(
     monkeypatch.setattr(sys, "argv", ["embedding_figures.py", "--data", str(data)])
     figures.main()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "| | continuation@1 | questions@1 | questions@5 |"
+    assert lines[0] == "| | books@1 | modern@1 | questions@1 | questions@5 |"
     assert lines[2].startswith("| TF-IDF | ")
     assert lines[2].endswith(" | 1.000 | 1.000 |")

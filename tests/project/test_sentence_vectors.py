@@ -23,8 +23,7 @@ WORDS = [
 def small(script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return the script with sizes for a few books."""
     vectors = script("sentence_vectors")
-    sizes = {"CORRELATED": 6, "RANDOM": 4, "CORRELATED_PAIRS": 60, "BOOKS": 4, "FROM_BOOK": 3}
-    for name, size in (sizes | {"MIN_PASSAGES": 5}).items():
+    for name, size in {"DIMENSIONS": 10, "DOCUMENTS": 4, "FROM_DOCUMENT": 3, "QUESTIONS": 8}.items():
         monkeypatch.setattr(vectors, name, size)
     return vectors
 
@@ -78,6 +77,7 @@ def test_writes_a_model_that_finds_the_next_passage(
     run(small, monkeypatch, "--texts", books, "--output", folder, "--steps", 60)
     printed = capsys.readouterr().out
     assert printed.startswith("192 passages, ")  # from 8 of 9 books: the first book is held out
+    assert "tokens, 0 questions\n" in printed
     assert "step 60/60: loss " in printed
     embed = pipeline("feature-extraction", str(folder))
     passages = [passage for _, passage in small.passages(book(0, 24))]
@@ -96,30 +96,61 @@ def test_writes_a_model_that_finds_the_next_passage(
     np.testing.assert_allclose(vector, reversed_order, atol=1e-3)
 
 
-def test_the_initial_vectors_use_neighbors_and_weights_of_rare_pieces(small: ModuleType, books: Path) -> None:
+def test_pairs_of_each_kind(small: ModuleType, books: Path, tmp_path: Path) -> None:
+    answer = " ".join(["bread and music in the garden"] * 6)
+    asked = f"Is there a market?\n{answer}\nWhere?\nWhere is the old captain?\nbread"
+    pq.write_table(pa.table({"text": [asked, asked, asked]}), tmp_path / "modern.parquet")
     tokenizer = AlbertTokenizer.from_pretrained("bundled")
-    passages = small.read_passages(books, tokenizer)
-    assert set(passages.books) == set(range(1, 9))
-    neighbors = passages.with_next()
+    corpus = small.read_corpus([books, tmp_path / "modern.parquet"], tokenizer)
+    assert len(corpus) == len(corpus.documents) == 8 * 24  # the answers are too short for passages
+    assert len(np.unique(corpus.documents)) == 8
+    neighbors = corpus.with_next()
     assert len(neighbors) == 8 * 23
-    assert not np.isin(np.flatnonzero(passages.places == 23), neighbors).any()
-    counts, weights = small.weighted_counts(passages, len(tokenizer))
-    np.testing.assert_allclose(np.sqrt(counts.multiply(counts).sum(1)), 1, atol=1e-5)
+    assert not np.isin(np.flatnonzero(corpus.places == 23), neighbors).any()
+    texts = [tokenizer.decode(ids) for ids in (*corpus.questions, *corpus.answers)]
+    found = f"{answer} where? where is the old captain? bread"
+    assert texts == ["is there a market?"] * 2 + [found] * 2
+    batches = small.Batches(corpus, np.random.default_rng(0))
+    passages = {ids.tobytes(): number for number, ids in enumerate(corpus.passages(np.arange(len(corpus))))}
+    kinds = set()
+    for _ in range(40):
+        texts, others, same = batches.draw()
+        assert not same.diagonal().any()
+        if len(texts) == 2:  # two equal questions: no wrong answers
+            kinds.add("question")
+            np.testing.assert_array_equal(same, [[False, True], [True, False]])
+        elif all(text.tobytes() in passages for text in texts):
+            kinds.add("next")
+            first, second = ([passages[text.tobytes()] for text in side] for side in (texts, others))
+            assert second == [number + 1 for number in first]
+        else:
+            kinds.add("part")
+            assert len(texts) == 12
+            assert max(map(len, texts)) <= 24
+            assert not same.any()
+    assert kinds == {"question", "next", "part"}
+
+
+def test_the_first_vectors_are_longer_for_rare_pieces(small: ModuleType, books: Path) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained("bundled")
+    corpus = small.read_corpus([books], tokenizer)
     seen = np.zeros(len(tokenizer))
-    for row in np.split(passages.ids, passages.ends[:-1]):
+    for row in np.split(corpus.ids, corpus.ends[:-1]):
         seen[np.unique(row)] += 1
-    np.testing.assert_allclose(weights, np.log((1 + len(passages)) / (1 + seen)) + 1, rtol=1e-6)
-    vectors = small.first_vectors(passages, len(tokenizer), np.random.default_rng(0))
+    weights = np.log((1 + len(corpus)) / (1 + seen)) + 1
+    vectors = small.first_vectors(corpus, len(tokenizer), np.random.default_rng(0))
     assert vectors.shape == (len(tokenizer), 10)
-    for part in (vectors[:, :6], vectors[:, 6:]):
-        assert np.square(part).sum(1).mean() == pytest.approx(1, rel=1e-5)
+    expected = small.SCALE * weights
+    for kind in (seen == 0, seen > 0):
+        lengths = np.sqrt(np.square(vectors[kind]).sum(1).mean())
+        assert lengths == pytest.approx(np.sqrt(np.square(expected[kind]).mean()), rel=0.2)
 
 
 def test_too_few_books_are_an_error(
     small: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pq.write_table(pa.table({"text": [book(1, 24), book(2, 24)]}), tmp_path / "few.parquet")
-    with pytest.raises(SystemExit, match="1 books have at least 5 passages of 60 to 100 words"):
+    with pytest.raises(SystemExit, match="1 documents have over 3 passages of 60 to 100 words"):
         run(small, monkeypatch, "--texts", tmp_path / "few.parquet", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -129,7 +160,7 @@ def test_a_corpus_without_passages_is_an_error(
     small: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str]
 ) -> None:
     pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), tmp_path / "empty.parquet")
-    with pytest.raises(SystemExit, match="0 books have at least 5 passages"):
+    with pytest.raises(SystemExit, match="0 documents have over 3 passages"):
         run(small, monkeypatch, "--texts", tmp_path / "empty.parquet", "--output", tmp_path / "out")
 
 
@@ -139,4 +170,8 @@ def test_a_missing_file_is_an_error_of_one_line(
     with pytest.raises(SystemExit) as exit_:
         run(small, monkeypatch, "--texts", tmp_path / "none.parquet", "--output", tmp_path / "out")
     assert exit_.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("Expected a Parquet file with one book per row.")
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith("Expected a Parquet file with one document per row.")
+    )
