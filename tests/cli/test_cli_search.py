@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,9 @@ class TestFilesOfVectors:
         outputs = {}
         for ending in ("npy", "parquet", "jsonl", "csv"):
             outputs[ending] = tmp_path / f"vectors.{ending}"
-            predicted = albertkit.predict(BUNDLED_SENTENCES, input=rows, output=outputs[ending])
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # the empty text has no vector of special tokens
+                predicted = albertkit.predict(BUNDLED_SENTENCES, input=rows, output=outputs[ending])
         vectors = np.load(outputs["npy"])
         assert np.isnan(vectors[1]).all()
         np.testing.assert_array_equal(vectors[[0, 2]], expected[[0, 2]])
@@ -149,7 +152,8 @@ class TestFilesOfVectors:
             )
 
         whole = predicted(tmp_path / "whole.npy")
-        assert whole.cut and np.isnan(np.load(tmp_path / "whole.npy")[-2]).all()
+        assert whole.cut
+        assert np.isnan(np.load(tmp_path / "whole.npy")[-2]).all()
         with pytest.raises(KeyboardInterrupt):
             predicted(tmp_path / "again.npy", stop_after=2)
         with (tmp_path / "again.npy.partial").open("ab") as file:

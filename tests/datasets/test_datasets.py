@@ -15,7 +15,7 @@ from labeled_files import CLASSES, SEVERAL, Write, label_counts, load_splits, re
 from albertkit import text_files
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.rows import as_source
+from albertkit.datasets.rows import as_source, read_rows
 from albertkit.errors import ConfigError, DataError, MissingExtraError
 from albertkit.extras import optional
 
@@ -104,6 +104,31 @@ def test_a_table_without_header_counts_its_columns(write: Write) -> None:
     assert examples[1] == TextExample("bad", "worse", "1", f"{file}, line 2")
 
 
+@pytest.mark.parametrize("delimiter", [";", ","])
+def test_titles_above_the_header_are_skipped(write: Write, delimiter: str) -> None:
+    lines = ["Export of June;;;", ";;;", "Nr;Message;Label;", "1;one;a;", '2;"two\ntwo";b;', "3;three;;"]
+    file = write("a.csv", "\n".join(lines).replace(";", delimiter))
+    rows = read_rows(file)
+    assert rows.columns == ["Nr", "Message", "Label"]
+    assert [row.values["Message"] for row in rows] == ["one", "two\ntwo", "three"]
+    assert [row.origin for row in rows] == [
+        f"{file}, line 4",
+        f"{file}, line 5",
+        f"{file}, row 3, line 7",
+    ]
+    assert not any(row.fault for row in rows)
+    # As in pandas' files with an index: no title.
+    assert list(read_rows(write("b.csv", ",text,\n0,one,\n1,two,\n")).columns) == ["column A", "text"]
+
+
+def test_columns_without_a_name(write: Write) -> None:
+    rows = read_rows(write("a.csv", "Nr;;Message;;\n1;x;one;;\n2;y;two;;z\n"))
+    assert rows.columns == ["Nr", "column B", "Message"]
+    first, second = rows
+    assert (dict(first.values), first.fault) == ({"Nr": "1", "column B": "x", "Message": "one"}, "")
+    assert second.fault == "cells after column C, which have no names"
+
+
 def test_unusable_rows_are_counted(write: Write) -> None:
     lines = ["text,label", "one,a", "two", ",a", "three,", '"four\nfour",b', "five,b,c", "six,a"]
     reader = TextExample.read(write("a.csv", "\n".join([*lines, lines[0], ""])))
@@ -116,8 +141,8 @@ def test_unusable_rows_are_counted(write: Write) -> None:
     }
     assert report.problems["malformed"].first == [
         f"{reader.source}, line 3: 1 cells, expected 2",
-        f"{reader.source}, line 8: 3 cells, expected 2",
-        f"{reader.source}, line 10: the header again, as in files that were joined",
+        f"{reader.source}, row 6, line 8: 3 cells, expected 2",
+        f"{reader.source}, row 8, line 10: the header again, as in files that were joined",
     ]
     assert report.lines()[:2] == [f"{reader.source}: 3 examples, 5 skipped", "  malformed: 3"]
     assert report.to_json()["problems"]["unlabeled"]["count"] == 1

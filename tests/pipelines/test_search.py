@@ -181,6 +181,24 @@ class TestFolder:
         index.add(["A text without an id."])
         assert index[-1]["id"] == 8  # no number of another text
 
+    def test_ids_of_csv_files_and_numbers_are_the_same(self, embed, tmp_path):
+        (tmp_path / "texts.csv").write_text("id,text\n1,The soup was cold.\n2,The bed was soft.\n")
+        index = Index.build(tmp_path / "texts.csv", embed)
+        index.add([{"id": 2, "text": "The bed was hard."}, {"id": 3, "text": "The lamp was broken."}])
+        assert [(row["id"], row["text"]) for row in index] == [
+            ("1", "The soup was cold."),
+            (2, "The bed was hard."),
+            (3, "The lamp was broken."),
+        ]
+        index.add(["A text without an id."])
+        assert index[-1]["id"] == 4
+
+    def test_a_text_that_is_too_long_is_named_by_its_row(self, embed, tmp_path):
+        file = tmp_path / "texts.csv"
+        file.write_text(f"id,text\n7,one\n8,\n9,{'long ' * 600}\n")
+        with pytest.raises(DataError, match=r"texts.csv, row 3: .* tokens"):
+            Index.build(file, embed)
+
     def test_replaces_no_other_files(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "notes.txt").write_text("mine")

@@ -193,7 +193,7 @@ def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -
         console.print(f"{matrix.shape[1]} dimensions, norm {np.linalg.norm(matrix):.2f}{where}")
         console.print(" ".join(f"{number:+.3f}" for number in matrix[0, :8]), "...")
         return
-    console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}")
+    console.print(f"{len(texts):,} vectors of {matrix.shape[1]} dimensions{where}")
     if len(texts) > _MAX_COMPARED:
         return
     scaled = unit(matrix)

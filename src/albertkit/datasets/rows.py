@@ -241,14 +241,14 @@ def delimited_rows(
     is_tsv, header = file_format(path)[0] == ".tsv", header and names is None
     mark = delimiter or ("\t" if is_tsv else ",")
     warns = [delimiter is None]  # once for all readings
-    skipped = 0  # the line "sep=;", which tells Excel the delimiter
+    skipped = 0  # rows above the header: the line "sep=;", which tells Excel the delimiter, and titles
 
     def records() -> Iterator[tuple[int, list[str]]]:
         if is_tsv and mark == "\t":
-            return _tab_records(path, warns, encoding)
+            return islice(_tab_records(path, warns, encoding), skipped, None)
         return islice(_quoted_records(path, mark, encoding), skipped, None)
 
-    columns, advice = list(names or ()), ""
+    columns, advice, width = list(names or ()), "", len(names or ())
     if names is None:
         _, cells = next(records(), (0, None))
         if cells is None:
@@ -259,7 +259,14 @@ def delimited_rows(
             elif header and len(cells) == 1:
                 mark = next((char for char in ";\t" if char in cells[0]), mark)
             _, cells = next(records(), (0, [""]))
-        columns = [cell.strip() for cell in cells] if header else [str(n) for n in range(len(cells))]
+        if header and len(cells) > 2 and cells[0].strip() and not any(map(_is_filled, cells[1:])):
+            for titles, (line, row) in enumerate(islice(records(), _TITLE_ROWS)):
+                if sum(map(_is_filled, row)) > 1:
+                    _inform(f"{path}: the header is in line {line}. The lines above it are skipped.")
+                    cells, skipped = row, skipped + titles
+                    break
+        width = len(cells)
+        columns = _column_names(cells) if header else [str(n) for n in range(len(cells))]
         other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
         if other is not None:
             advice = (
@@ -269,11 +276,16 @@ def delimited_rows(
             advice = ", or --no-header if the first line is an example (in Python header=False)"
 
     def read() -> Iterator[Row]:
-        for line, cells in _without_blank_end(islice(records(), int(header), None)):
-            fault = f"{len(cells)} cells, expected {len(columns)}" if len(cells) != len(columns) else ""
+        rows = _without_blank_end(islice(records(), int(header), None))
+        for number, (line, cells) in enumerate(rows, start=1):
+            fault = f"{len(cells)} cells, expected {width}" if len(cells) != width else ""
+            if any(map(_is_filled, cells[len(columns) :])):
+                fault = fault or f"cells after column {_letter(len(columns))}, which have no names"
             if header and cells == columns and len(cells) > 1:  # a single cell may be a text
                 fault = "the header again, as in files that were joined"
-            yield Row(f"{path}, line {line}", dict(zip(columns, cells, strict=False)), fault)
+            shift = line - number - skipped - int(header)  # by line breaks in cells, or blank lines
+            place = f"row {number}, line {line}" if shift else f"line {line}"
+            yield Row(f"{path}, {place}", dict(zip(columns, cells, strict=False)), fault)
 
     return Rows(str(path), read, columns, advice=advice)
 
@@ -358,13 +370,8 @@ def _sheet_rows(path: Path, sheet: str | None, *, header: bool) -> Rows:
             start = next((row for row, count in enumerate(filled[:_TITLE_ROWS], 1) if count > 1), start)
         if start > rows[0]:
             _inform(f"{path}: the header is in row {start}. The rows above it are skipped.")
-        names = table[start - 1]
-        width = max(number for number, cell in enumerate(names, start=1) if _is_filled(cell))
-        letter = openpyxl.utils.get_column_letter
-        columns = [
-            str(cell).strip() if _is_filled(cell) else f"column {letter(number)}"
-            for number, cell in enumerate(names[:width], start=1)
-        ]
+        columns = _column_names(table[start - 1])
+        width = len(columns)
 
     def read() -> Iterator[Row]:
         for number, cells in enumerate(table[start:], start=start + 1):
@@ -373,6 +380,21 @@ def _sheet_rows(path: Path, sheet: str | None, *, header: bool) -> Rows:
             yield Row(f"{path}, row {number}", dict(zip(columns, values, strict=True)), fault)
 
     return Rows(str(path), read, columns)
+
+
+def _column_names(header: Sequence[Any]) -> list[str]:
+    """Return the names in a header up to the last one; a column without a name is "column C"."""
+    width = max((number for number, cell in enumerate(header, start=1) if _is_filled(cell)), default=0)
+    return [
+        str(cell).strip() if _is_filled(cell) else f"column {_letter(number)}"
+        for number, cell in enumerate(header[:width], start=1)
+    ]
+
+
+def _letter(number: int) -> str:
+    """Return the letters of a column in spreadsheets, counted from 1: A, ..., Z, AA, ..."""
+    before, last = divmod(number - 1, 26)
+    return (_letter(before) if before else "") + chr(ord("A") + last)
 
 
 def _is_filled(cell: Any) -> bool:

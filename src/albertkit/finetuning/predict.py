@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -269,9 +270,10 @@ def predict(
     lines.unlink()
     logger.info("%s predictions in %s", f"{count:,}", output)
     if cut:
+        where = "" if suffix == ".npy" else "; see the column 'cut'"
         logger.info(
             f"{len(cut):,} of {count:,} predictions are for examples that were truncated "
-            f"({sum(cut):,} tokens removed, up to {max(cut):,} of one example; see the column 'cut')"
+            f"({sum(cut):,} tokens removed, up to {max(cut):,} of one example{where})"
         )
     return Predictions(count, cut, output, encoding=encoding, delimiter=delimiter)
 
@@ -348,7 +350,9 @@ class Predictor:
         """
         examples = [item.example for item in items]
         self.task.check_fit(examples)
-        rows = self.task.features(examples)
+        with warnings.catch_warnings():  # an empty text gets no prediction
+            warnings.filterwarnings("ignore", "a text is empty")
+            rows = self.task.features(examples)
         unknown = UnknownTokens(self.task.tokenizer)
         if not self._has_warned:  # once per process
             unknown.add(rows, count=len(examples))
@@ -377,9 +381,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def resume(
-    lines: Path, about: dict[str, Any], part_size: int, vectors: np.dtype[Any] | None = None
-) -> int:
+def resume(lines: Path, about: dict[str, Any], part_size: int, vectors: np.dtype[Any] | None = None) -> int:
     """Cut the file of an interrupted run after its last complete part, and return its predictions."""
     if not lines.is_file():
         return 0

@@ -23,7 +23,7 @@ import numpy as np
 from albertkit.datasets.cells import as_list, is_missing, text_of
 from albertkit.datasets.columns import find_columns
 from albertkit.datasets.examples import USUAL_COLUMNS
-from albertkit.datasets.inputs import is_table
+from albertkit.datasets.inputs import NumberedInputs, is_table
 from albertkit.datasets.rows import read_rows
 from albertkit.errors import ConfigError, DataError, reading
 from albertkit.files import check_new_folder, complete_files, file_sha256, json_text, read_json, write_json
@@ -129,13 +129,13 @@ class Index:
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
-        known = [self[number]["id"] for number in range(len(self))]
-        largest = max((name for name in known if isinstance(name, int)), default=0)
-        texts, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
+        known = [str(self[number]["id"]) for number in range(len(self))]  # in CSV files, numbers are texts
+        largest = max((int(name) for name in known if name.isdecimal()), default=0)
+        inputs, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
         if len(self):
             self._check_model()
-        vectors = self._encode(texts, **options)
-        given = {*map(_plain, ids)}
+        vectors, texts = self._encode(inputs, **options), list(inputs)
+        given = {str(_plain(name)) for name in ids}
         if replaced := [number for number, name in enumerate(known) if name in given]:
             left = np.delete(np.arange(len(self)), replaced)
             rows = [row for part in self._rows for row in part]
@@ -310,7 +310,7 @@ class Index:
             return self.model
         return pipeline("feature-extraction", self.model)
 
-    def _encode(self, texts: Sequence[str], **options: Any) -> np.ndarray:
+    def _encode(self, texts: Sequence[str] | NumberedInputs, **options: Any) -> np.ndarray:
         return self._pipeline.encode(texts, **self.options | options)
 
     def _check_model(self) -> None:
@@ -368,25 +368,28 @@ def _plain(name: Any) -> int | str:
 
 def _read(
     source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
-) -> tuple[list[str], list[Any]]:
+) -> tuple[NumberedInputs, list[Any]]:
     """Return the texts of a source that are not empty, with their ids. Numbers begin at `first`."""
+    kind = "row"
     if not isinstance(source, str | PathLike | Mapping) and not is_table(source, None):
         source = list(source)
     if isinstance(source, list) and all(isinstance(text, str) for text in source):
         if text_column is not None or id_column is not None:
             raise ConfigError("text_column and id_column are for tables. Omit them for a list of texts.")
-        texts, name = source, "the texts"
+        texts, name, kind = source, "the texts", "text"
         names = list(range(first, first + len(texts)) if ids is None else ids)
         if len(texts) != len(names):
             raise DataError(f"received {len(texts)} texts and {len(names)} ids. Expected equal numbers.")
     else:
         texts, names, name = _read_table(source, ids, text_column, id_column, first=first)
-    pairs = [(text, identity) for text, identity in zip(texts, names, strict=True) if text.strip()]
-    if not pairs:
+    filled = [number for number, text in enumerate(texts) if text.strip()]
+    if not filled:
         raise DataError(f"{name}: there is no text. Expected at least one.")
-    if empty := len(texts) - len(pairs):
+    if empty := len(texts) - len(filled):
         logger.info(f"{name}: {empty:,} of {len(texts):,} rows have no text and are left out")
-    return [text for text, _ in pairs], [identity for _, identity in pairs]
+    numbers = [number + 1 for number in filled]
+    inputs = NumberedInputs([texts[number] for number in filled], name, numbers, kind)
+    return inputs, [names[number] for number in filled]
 
 
 def _read_table(
