@@ -28,7 +28,7 @@ _COMMON = (
     *("epochs", "steps", "batch_size", "batch_tokens", "learning_rate", "max_length", "max_minutes"),
     *("precision", "seed", "early_stopping", "class_weights", "truncation", "init_from", "optimizer"),
     *("warmup_steps", "decay_steps", "problem_type", "max_seq_length"),
-    *("text_column", "pair_column", "label_column"),
+    *("text_column", "pair_column", "label_column", "encoding", "delimiter", "merge_labels", "threshold"),
 )
 """The settings of runs that `--help` shows; `--help-all` shows all."""
 _DTYPE = Literal["float32", "float16", "bfloat16"]
