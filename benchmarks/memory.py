@@ -105,15 +105,15 @@ def predict_figures(count: int) -> list[Figure]:
         with (folder / "texts.jsonl").open("w") as file:
             rng = random.Random(0)
             file.writelines(json.dumps({"text": rng.choice(texts)}) + "\n" for _ in range(count))
-        command = [sys.executable, "-m", "albertkit", "predict", "text-classification", "--device", "cpu"]
+        command = [sys.executable, "-m", "albertkit", "predict", "--device", "cpu"]
         files = {"--model": "model", "--input": "texts.jsonl", "--output": "answers.jsonl"}
         command += [word for flag, file in files.items() for word in (flag, str(folder / file))]
-        parts = folder / ".answers.jsonl.parts"
-        readings: list[tuple[int, float]] = []  # finished parts, and memory in MB
+        finished = folder / "answers.jsonl.partial"
+        readings: list[tuple[int, float]] = []  # bytes of finished predictions, and memory in MB
         process = subprocess.Popen(command)
         while process.poll() is None:
-            done = len(list(parts.glob("[0-9]*.jsonl"))) if parts.is_dir() else 0
             try:
+                done = finished.stat().st_size if finished.exists() else 0
                 readings.append((done, resident(process.pid)))
             except (OSError, IndexError):  # the process has just ended
                 break
@@ -122,9 +122,9 @@ def predict_figures(count: int) -> list[Figure]:
             raise SystemExit(f"albertkit predict ended with exit status {process.returncode}")
         if (answers := sum(1 for _ in (folder / "answers.jsonl").open())) != count:
             raise SystemExit(f"albertkit predict wrote {answers:,} predictions for {count:,} texts")
-    parts_done = max(done for done, _ in readings)
-    first = max(memory for done, memory in readings if 0 < done <= max(1, parts_done / 4))
-    last = max(memory for done, memory in readings if done > 3 * parts_done / 4)
+    end = max(done for done, _ in readings)
+    first = max(memory for done, memory in readings if 0 < done <= end / 4)
+    last = max(memory for done, memory in readings if done > 3 * end / 4)
     name = f"predict, {count:,} texts"
     return [
         compare(
