@@ -184,8 +184,8 @@ def measure(similarity: Similarity, texts: Texts) -> dict[str, float]:
     """Return the accuracies of a similarity."""
     following = [accuracy(similarity(*pair), np.arange(len(pair[0])), 1) for pair in texts.continuations]
     answering = similarity(texts.questions, texts.paragraphs)
-    found = [accuracy(answering, np.array(texts.right), top) for top in (1, 5)]
-    return dict(zip(ACCURACIES, [*following, *found], strict=True))
+    answered = [accuracy(answering, np.array(texts.right), top) for top in (1, 5)]
+    return dict(zip(ACCURACIES, [*following, *answered], strict=True))
 
 
 def main() -> None:

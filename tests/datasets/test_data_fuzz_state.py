@@ -135,7 +135,7 @@ def test_the_file_of_an_interrupted_prediction(tmp_path: Path) -> None:
 
     def read() -> None:
         if resume(path, about, part_size=2):
-            for ending in ENDINGS:
+            for ending in set(ENDINGS) - {".npy"}:  # its records are binary
                 convert(path, output.with_suffix(ending))
 
     def contents() -> Iterator[bytes]:

@@ -122,9 +122,10 @@ def test_titles_above_the_header_are_skipped(write: Write, delimiter: str) -> No
 
 
 def test_columns_without_a_name(write: Write) -> None:
-    rows = read_rows(write("a.csv", "Nr;;Message;;\n1;x;one;;\n2;y;two;;z\n"))
+    rows = read_rows(write("a.csv", "Nr;;Message;;\n1;x;one;;\n2;y;two;;z\nNr;;Message;;\n"))
     assert rows.columns == ["Nr", "column B", "Message"]
-    first, second = rows
+    first, second, again = rows
+    assert again.fault == "the header again, as in files that were joined"
     assert (dict(first.values), first.fault) == ({"Nr": "1", "column B": "x", "Message": "one"}, "")
     assert second.fault == "cells after column C, which have no names"
 

@@ -248,7 +248,7 @@ def delimited_rows(
             return islice(_tab_records(path, warns, encoding), skipped, None)
         return islice(_quoted_records(path, mark, encoding), skipped, None)
 
-    columns, advice, width = list(names or ()), "", len(names or ())
+    columns, advice, width, names_again = list(names or ()), "", len(names or ()), [""]
     if names is None:
         _, cells = next(records(), (0, None))
         if cells is None:
@@ -265,7 +265,7 @@ def delimited_rows(
                     _inform(f"{path}: the header is in line {line}. The lines above it are skipped.")
                     cells, skipped = row, skipped + titles
                     break
-        width = len(cells)
+        width, names_again = len(cells), [cell.strip() for cell in cells]
         columns = _column_names(cells) if header else [str(n) for n in range(len(cells))]
         other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
         if other is not None:
@@ -281,7 +281,7 @@ def delimited_rows(
             fault = f"{len(cells)} cells, expected {width}" if len(cells) != width else ""
             if any(map(_is_filled, cells[len(columns) :])):
                 fault = fault or f"cells after column {_letter(len(columns))}, which have no names"
-            if header and cells == columns and len(cells) > 1:  # a single cell may be a text
+            if header and cells == names_again and len(cells) > 1:  # a single cell may be a text
                 fault = "the header again, as in files that were joined"
             shift = line - number - skipped - int(header)  # by line breaks in cells, or blank lines
             place = f"row {number}, line {line}" if shift else f"line {line}"

@@ -330,8 +330,9 @@ class Predictor:
         """Return one record per example: a line of JSON, or the vector and the number of cut tokens."""
         records, lines = self.records(items), []
         if self.vectors is not None:
-            found = [(np.nan if one[VECTOR] is None else one[VECTOR], one.get("cut", 0)) for one in records]
-            return np.array(found, self.vectors).tobytes()
+            vectors = (np.nan if record[VECTOR] is None else record[VECTOR] for record in records)
+            cuts = (record.get("cut", 0) for record in records)
+            return np.array([*zip(vectors, cuts, strict=True)], self.vectors).tobytes()
         for record in records:
             if isinstance(vector := record.get(VECTOR), np.ndarray):  # reading numbers as text takes long
                 record = record | {

@@ -388,7 +388,8 @@ def _read(
     if empty := len(texts) - len(filled):
         logger.info(f"{name}: {empty:,} of {len(texts):,} rows have no text and are left out")
     numbers = [number + 1 for number in filled]
-    inputs = NumberedInputs([texts[number] for number in filled], name, numbers, kind)
+    where = name if kind == "row" else ""
+    inputs = NumberedInputs([texts[number] for number in filled], where, numbers, kind)
     return inputs, [names[number] for number in filled]
 
 
