@@ -37,7 +37,7 @@ class Result:
         names = {name: name.replace("_", " ") for name in self.summary()}
         width = max(map(len, names.values()), default=0)
         lines = [f"{names[name]:<{width}}  {_shown(value)}" for name, value in self.summary().items()]
-        lines += [", ".join(f"{name}: {_shown(value)}" for name, value in row.items()) for row in self.rows()]
+        lines += [", ".join(f"{name}: {_cell(value)}" for name, value in row.items()) for row in self.rows()]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -55,9 +55,7 @@ class Result:
             columns = list(dict.fromkeys(name for row in rows for name in row))
             head = "".join(f"<th>{escape(name)}</th>" for name in columns)
             body = "".join(
-                "<tr>"
-                + "".join(f"<td>{escape(_shown(row.get(name, '')))}</td>" for name in columns)
-                + "</tr>"
+                "<tr>" + "".join(f"<td>{escape(_cell(row.get(name, '')))}</td>" for name in columns) + "</tr>"
                 for row in rows
             )
             parts.append(f"<table><tr>{head}</tr>{body}</table>")
@@ -82,3 +80,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4f}" if abs(value) >= 1e-3 else f"{value:.4g}"
+
+
+def _cell(value: Any) -> str:
+    return str(value) if isinstance(value, int) else _shown(value)  # whole numbers are often ids

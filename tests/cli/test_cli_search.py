@@ -62,6 +62,10 @@ class TestSearch:
         assert_one_line_error(run(*call, more), "has other texts than", "--add")
         assert len(run(*call, more, "--add").json[0]["matches"]) == 4
         assert not run(*call, more, "--add").errors  # it has them
+        change = tmp_path / "change.csv"
+        change.write_text(f"id,text\nq1,{SUPPER}\nq9,The lamp was broken.\n")
+        assert "5 texts" in (found := run(*call, change, "--add").errors)
+        assert "new: 1, replaced: 1" in found
 
     def test_options_of_an_index(self, run: Run, texts: Path, tmp_path: Path) -> None:
         index, long = tmp_path / "index", tmp_path / "long.txt"

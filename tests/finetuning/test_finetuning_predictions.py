@@ -22,6 +22,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.rows import read_rows
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.predict import Item, Predictor, predict
 from albertkit.finetuning.prepared import prepare, starting_model
 from albertkit.finetuning.trained import task_settings
@@ -223,6 +224,19 @@ def test_the_same_rows_have_the_same_predictions_in_every_form(classifier: Path,
         assert float(score) == expected[0]["scores"]["bad"]
     gap = pandas.DataFrame([{"text": "a", "id": 1}, {"text": "b", "id": None}])
     assert [one.get("id") for one in predict(classifier, input=gap, id_column="id")] == ["1", None]
+
+
+def test_the_column_of_ids_is_remembered(model: Path, tmp_path: Path) -> None:
+    rows = [row | {"key": f"k{number}"} for number, row in enumerate(texts(8, 0))]
+    settings = replace(FAST, epochs=1)
+    run = tmp_path / "run"
+    finetune(
+        "text-classification", recipe=settings, model=model, train=rows, validation=rows, output=run,
+        id_column="key", device="cpu",
+    )  # fmt: skip
+    ids = [row["key"] for row in rows]
+    assert [one["id"] for one in predict(run, input=rows)] == ids
+    assert "id" not in predict(run, input=[{"text": "the key"}])[0]
 
 
 def test_predictions_in_a_workbook(

@@ -193,6 +193,18 @@ class TestFolder:
         index.add(["A text without an id."])
         assert index[-1]["id"] == 4
 
+    def test_texts_can_be_removed(self, embed, folder):
+        index = Index.load(folder)
+        assert index.remove(["b", "x"]) == 1
+        assert [row["id"] for row in index] == ["a", "c", "ü"]
+        index.save(folder)
+        index = Index.load(folder)
+        np.testing.assert_allclose(index.vectors, embed.encode([TEXTS[0], *TEXTS[2:]]), atol=1e-7)
+        assert index.search(SUPPER, 1)[0]["id"] == "ü"
+        with pytest.raises(DataError, match="at least one"):
+            index.remove(["a", "c", "ü"])
+        assert len(index) == 3
+
     def test_a_text_that_is_too_long_is_named_by_its_row(self, embed, tmp_path):
         file = tmp_path / "texts.csv"
         file.write_text(f"id,text\n7,one\n8,\n9,{'long ' * 600}\n")

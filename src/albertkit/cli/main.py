@@ -210,13 +210,15 @@ def _in_words(error: Exception) -> str:
 
 def _usage_error(error: Any, verb: str, command: "Command | None") -> str:
     """Return a usage error as one line: the mistake, the nearest flag, and how to get help."""
-    token = getattr(error, "token", None)
+    token, argument = getattr(error, "token", None), getattr(error, "argument", None)
     if type(error).__name__ == "UnknownOptionError" and token is not None:
         message = f"Unknown option: {token.keyword or token.value}."
         flags = [] if command is None else command.flags()
         options = {flag.name: flag.option for flag in flags if not flag.is_positional}
         meant = nearest((token.keyword or token.value).lstrip("-").replace("-", "_"), options)
         message += f" Did you mean {options[meant]}?" if meant else ""
+    elif type(error).__name__ == "MissingArgumentError" and argument and not error.keyword:
+        message = f"{argument.name} is missing."
     else:
         message = " ".join(str(error).split())
     return f"{message} See albertkit {verb}".rstrip() + " --help"

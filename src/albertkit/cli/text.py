@@ -432,6 +432,7 @@ def search(
                     f"the index has vectors with {name} {saved.options.get(name, 'as in the model')}. Omit "
                     f"--{name}, or build another index."
                 )
+    change = ""
     model = computation.model or (saved and saved.model) or BUNDLED_SENTENCES
     pipeline = dataclasses.replace(computation, model=model).pipeline("feature-extraction")
     if saved is None:
@@ -443,10 +444,12 @@ def search(
     else:
         saved.model = pipeline
         if not is_known:
-            saved.add(texts, **columns, **options)
+            before, added = len(saved), saved.add(texts, **columns, **options)
+            replaced = before + added - len(saved)
+            change = f"; new: {added - replaced:,}, replaced: {replaced:,}"
     if index is not None and not is_known:
         saved.save(index)
-        note = f"{len(saved):,} texts of {saved.dimensions} dimensions, written to {index}"
+        note = f"{len(saved):,} texts of {saved.dimensions} dimensions, written to {index}{change}"
         print(note, file=sys.stderr if asked else sys.stdout)
     console = new_console()
     for question, matches in zip(asked, saved.search(asked, top_k, **options), strict=True):

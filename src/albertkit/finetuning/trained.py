@@ -36,7 +36,7 @@ CONTENTS = "training_contents.jsonl"
 """File of a run with a hash of each text, pair or context of its training examples, one per line. Files with
 this ending are not uploaded to the hub."""
 _LAYOUT = ("header", "delimiter")
-_OF_FILE = ("glue", "id_column", "encoding", "sheet")
+_OF_FILE = ("glue", "encoding", "sheet")
 _OF_LABELS = {"label_column", "label_separator", "merge_labels", "negative_column", "answers_column"}
 _NO_COLUMNS = ("label_separator", "merge_labels")
 

@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -129,21 +130,41 @@ class Index:
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
-        known = [str(self[number]["id"]) for number in range(len(self))]  # in CSV files, numbers are texts
+        known = self._ids()
         largest = max((int(name) for name in known if name.isdecimal()), default=0)
         inputs, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
         if len(self):
             self._check_model()
         vectors, texts = self._encode(inputs, **options), list(inputs)
         given = {str(_plain(name)) for name in ids}
-        if replaced := [number for number, name in enumerate(known) if name in given]:
-            left = np.delete(np.arange(len(self)), replaced)
-            rows = [row for part in self._rows for row in part]
-            self._vectors, self._rows = [self.vectors[left]], [[rows[number] for number in left]]
+        self._keep([name not in given for name in known])
         self._add(vectors, texts, ids)
         if path is not None and path.is_file():
             self.sources.append(source_of(path, text_column, id_column))
         return len(texts)
+
+    def remove(self, ids: Iterable[Any]) -> int:
+        """Remove the texts with these ids, and return how many there were.
+
+        Raises:
+            DataError: no text would be left.
+        """
+        given, before = {str(_plain(name)) for name in ids}, len(self)
+        kept = [name not in given for name in self._ids()]
+        if not any(kept):
+            raise DataError("all texts of the index would be removed. An index has at least one.")
+        self._keep(kept)
+        self.sources = []  # the index no longer has all texts of its files
+        return before - len(self)
+
+    def _ids(self) -> list[str]:
+        """Return the ids as texts, because numbers in CSV files are texts."""
+        return [str(self[number]["id"]) for number in range(len(self))]
+
+    def _keep(self, kept: list[bool]) -> None:
+        if not all(kept):
+            rows = (row for part in self._rows for row in part)
+            self._vectors, self._rows = [self.vectors[kept]], [list(compress(rows, kept))]
 
     def __len__(self) -> int:
         """Return the number of texts."""
