@@ -15,7 +15,18 @@ from rich.table import Table
 from albertkit.cores import processor, usable_cores
 from albertkit.files import atomic_path
 
-__all__ = ["Figure", "alternate", "command_line", "compare", "resident", "show", "state", "write_page"]
+__all__ = [
+    "Figure",
+    "alternate",
+    "command_line",
+    "compare",
+    "conditions",
+    "replace_table",
+    "resident",
+    "show",
+    "state",
+    "write_page",
+]
 
 
 @dataclass(frozen=True)
@@ -103,16 +114,21 @@ def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "tr
     Console().print(table)
 
 
+def conditions() -> str:
+    """Return the processor, its cores, the versions of the libraries, and the date."""
+    libraries = ", ".join(f"{library} {version(library)}" for library in ("torch", "transformers"))
+    return f"{processor()}, {usable_cores()} cores, {libraries}, {date.today()}"
+
+
 def write_page(name: str, script: str, tables: list[tuple[str, str, list[Figure]]]) -> None:
-    """Write tables into a page, between the lines `<!-- table: script -->` and `<!-- end of table -->`.
+    """Write tables of two sides into a page.
 
     Args:
         name: Name of the page in dev/.
-        script: Path of the script in the first of these lines.
+        script: Path of the script, as for `replace_table`.
         tables: Title, name of the other side, and figures of each table.
     """
-    libraries = ", ".join(f"{library} {version(library)}" for library in ("torch", "transformers"))
-    lines = [f"{processor()}, {usable_cores()} cores, {libraries}, {date.today()}."]
+    lines = [f"{conditions()}."]
     for title, against, figures in tables:
         lines += ["", f"| {title} | albertkit | {against} | ratio | target |", "|---|---|---|---|---|"]
         for figure in figures:
@@ -120,7 +136,12 @@ def write_page(name: str, script: str, tables: list[tuple[str, str, list[Figure]
             ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
             target = "" if figure.met is None else f"{figure.target}, {'met' if figure.met else '**missed**'}"
             lines.append(f"| {figure.name} | {cells[0]} | {cells[1]} | {ratio} | {target} |")
-    page, begin = PAGES / name, f"<!-- table: {script} -->"
+    replace_table(PAGES / name, script, lines)
+
+
+def replace_table(page: Path, script: str, lines: list[str]) -> None:
+    """Replace the lines of a page between `<!-- table: script -->` and `<!-- end of table -->`."""
+    begin = f"<!-- table: {script} -->"
     before, marker, rest = page.read_text(encoding="utf-8").partition(begin)
     if not marker or END not in rest:
         raise SystemExit(f"{page} must contain the lines {begin!r} and {END!r}. Nothing was written.")

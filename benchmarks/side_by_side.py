@@ -25,8 +25,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from finetuning_quality import DATA, sst2
-from report import Figure, command_line, compare, show, state, write_page
+from finetuning_quality import DATA, ROOT, sst2
+from report import Figure, command_line, compare, conditions, replace_table, show, state
 
 Row = dict[str, Any]
 Prediction = tuple[float, float, float]
@@ -152,6 +152,44 @@ def size(folder: Path) -> float:
     return sum((folder / name).stat().st_size for name in names if (folder / name).exists()) / 1e6
 
 
+def page_lines(
+    train: int,
+    test: int,
+    accuracy: list[float],
+    seconds: list[float],
+    speed: list[float],
+    memory: list[float],
+    sizes: list[float],
+) -> list[str]:
+    """Return the lines of the README's table: a row for each side, and the conditions below."""
+    sides = (
+        "TF-IDF with logistic regression",
+        "bundled model, albertkit",
+        "bundled model, `transformers`",
+        "ALBERT-base, albertkit",
+        "ALBERT-base, `transformers`",
+    )
+    lines = [
+        "| | accuracy | training | texts per second | memory | size on disk |",
+        "|---|---|---|---|---|---|",
+    ]
+    for index, side in enumerate(sides):
+        trained = ["", ""]  # the weights of ALBERT-base are random
+        if index < len(seconds):
+            trained = [f"{accuracy[index]:.3f}", f"{_two_digits(seconds[index])} s"]
+        megabytes = f"{memory[index]:,.0f} MB", f"{_two_digits(sizes[index])} MB"
+        figures = [_two_digits(speed[index]), *megabytes]
+        lines.append(f"| {' | '.join([side, *trained, *figures])} |")
+    counts = f"SST-2, {train:,} training and {test:,} test sentences"
+    return [*lines, "", f"{counts}; {conditions()}."]
+
+
+def _two_digits(number: float) -> str:
+    """Round to two significant digits."""
+    rounded = float(f"{number:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
 def main() -> None:
     """Run the benchmark and print the figures."""
     parser = command_line(__doc__, runs=3)
@@ -159,7 +197,7 @@ def main() -> None:
         "--data", type=Path, default=DATA, help="folder with sst2/train.tsv and sst2/test.tsv"
     )
     parser.add_argument("--examples", type=int, help="training and test examples (default: all)")
-    parser.add_argument("--write-page", action="store_true", help="write the table into dev/measurements.md")
+    parser.add_argument("--write-page", action="store_true", help="write the table into README.md")
     arguments = parser.parse_args()
     data = sst2(arguments.data)
     train, test = data.train[: arguments.examples], data.test[: arguments.examples]
@@ -184,7 +222,7 @@ def main() -> None:
             [statistics.median(prediction[part] for prediction in values) for values in results]
             for part in range(3)
         )
-        sizes = [len(pickle.dumps(linear)) / 1e6, size(ours), size(theirs)]
+        sizes = [len(pickle.dumps(linear)) / 1e6, *map(size, (ours, theirs, base, base))]
     seconds = [linear_seconds, our_seconds, their_seconds]
 
     def figures(other: int) -> list[Figure]:
@@ -211,7 +249,8 @@ def main() -> None:
     for title, against, part in tables:
         show(title, part, as_json=arguments.json, against=against)
     if arguments.write_page:
-        write_page("measurements.md", "benchmarks/side_by_side.py", tables)
+        lines = page_lines(len(train), len(test), accuracy, seconds, speed, memory, sizes)
+        replace_table(ROOT / "README.md", "benchmarks/side_by_side.py", lines)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def test_empty_texts_are_predicted_and_counted(classifier: Path, tmp_path: Path,
     )  # fmt: skip
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
     assert "  empty: 1\n" in result.errors
-    assert "rows.jsonl, line 2: no text in 'text', so it has no prediction" in result.errors
+    assert "rows.jsonl, line 2: no text in 'text', so the row has no prediction" in result.errors
 
 
 def test_predict_uses_the_columns_of_the_fine_tuning(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -37,19 +37,19 @@ def test_predict_uses_the_columns_of_the_fine_tuning(classifier: Path, tmp_path:
     output = tmp_path / "answers.csv"
     result = run_predict(run, classifier, rows, output)
     assert result.status == 0, result.errors
-    assert "options of the fine-tuning: --text-column sentence\n" in result.errors
+    assert "options from the fine-tuning: --text-column sentence\n" in result.errors
     result = run("evaluate", "--model", classifier, "--data", rows, "--device", "cpu")
     assert result.status == 0, result.errors
-    assert "options of the fine-tuning: --text-column sentence --label-column kind\n" in result.errors
+    assert "options from the fine-tuning: --text-column sentence --label-column kind\n" in result.errors
     # A flag overrides these columns, and albertkit ignores them if a file does not have them.
     output.unlink()
     result = run_predict(run, classifier, rows, output, "--text-column", "kind")
-    assert (result.status, "options of the fine-tuning" in result.errors) == (0, False)
+    assert (result.status, "options from the fine-tuning" in result.errors) == (0, False)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "the house"}\n')
     output.unlink()
     result = run_predict(run, classifier, other, output)
-    assert (result.status, "options of the fine-tuning" in result.errors) == (0, False)
+    assert (result.status, "options from the fine-tuning" in result.errors) == (0, False)
     result = run_predict(run, classifier, other, output, "--text-column", "sentence")
     assert_one_line_error(result, "no column 'sentence'. The columns are text", "--text-column")
 
@@ -160,7 +160,7 @@ def test_an_interrupted_prediction_is_resumed(
     assert result.status == 0, result.errors
     assert computed == [3]
     assert result.errors.splitlines() == [
-        f"resuming after 1,024 of 1,027 predictions, which an interrupted run kept in {parts}",
+        f"resuming after 1,024 of 1,027 predictions that an interrupted run kept in {parts}",
         f"1,027 predictions in {output}",
     ]
     assert len(output.read_text().splitlines()) == CHUNK + 3

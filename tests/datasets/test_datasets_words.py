@@ -246,7 +246,7 @@ def test_a_sentence_without_words_is_predicted() -> None:
     reader = WordsExample.read(rows, labeled=False)
     assert [one.words for one in reader] == [(), (), ("a",)]
     first, _ = report_of(reader).problems["empty"].first
-    assert first.endswith("row 1: no words in 'tokens', so it has no prediction")
+    assert first.endswith("row 1: no words in 'tokens', so the row has no prediction")
 
 
 def test_conll_2000(shared: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_text_without_characters_is_predicted_as_in_a_table() -> None:
     assert report.lines() == [
         "x: 1 example",
         "  empty: 1",
-        "    x, example 1: no text in 'text', so it has no prediction",
+        "    x, example 1: no text in 'text', so the row has no prediction",
     ]
 
 

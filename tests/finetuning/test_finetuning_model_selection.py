@@ -41,8 +41,8 @@ def test_stops_early_with_the_best(
     assert state.step < 50 * 8
     scores = [line["eval/accuracy"] for line in read_metrics(tmp_path) if line.get("eval/accuracy")]
     assert scores.index(1.0) == len(scores) - 3  # equal scores do not extend the run
-    lines = [line for line in caplog.messages if line.startswith("ended early")]
-    assert lines == [f"ended early at step {state.step}: 2 evaluations without improvement of accuracy"]
+    lines = [line for line in caplog.messages if line.startswith("stopped early")]
+    assert lines == [f"stopped early at step {state.step}: accuracy did not improve in 2 evaluations"]
     assert result.report is not None
     assert result.report["metrics"]["accuracy"] == state.best == 1.0
 

@@ -156,8 +156,8 @@ def test_the_tsv_file_is_read_as_it_was_written(
     source = write_json_lines(tmp_path / "in.jsonl", rows)
     predict(classifier, input=source, output=tmp_path / "out.tsv", keep_columns=True)
     assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
-        "number of cells in which spaces replace tabs or line breaks: 1. A .tsv file cannot contain them. To "
-        "keep them, write a .jsonl, .csv or .parquet file."
+        "replaced the tabs and line breaks in 1 cell with spaces, because a .tsv file cannot contain them. "
+        "To keep them, write a .jsonl, .csv or .parquet file."
     ]
     read = [row.values["text"] for row in read_rows(tmp_path / "out.tsv")]
     assert read == [*said[:2], 'the lost  "house"', said[3]]

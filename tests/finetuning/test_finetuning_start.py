@@ -85,8 +85,8 @@ def test_a_classifier_is_kept_for_its_labels(
     assert len(notes) == (not is_kept)
     if notes:
         assert notes == [
-            f"the model's classifier is for the labels {', '.join(names)}. The training starts with a new "
-            f"one, for {', '.join(sorted(labels))}."
+            f"the model's classifier is for the labels {', '.join(names)}. Training starts with a new "
+            f"classifier for {', '.join(sorted(labels))}."
         ]
 
 

@@ -118,7 +118,7 @@ def test_examples_are_held_out_without_validation_data(
     assert lines == ["train: 18 examples", "train (held out): 2 examples"]
     (warning,) = (one for one in caplog.records if one.message.startswith("no validation data"))
     assert warning.levelname == "WARNING"
-    expected = "holds out 2 of 20 training examples. They have 1 distinct text. With fewer than 20"
+    expected = "holds out 2 of 20 training examples. They have 1 distinct text. With fewer than 20 "
     assert expected in warning.message
     rows = [*ROWS[3:8], {"text": "", "label": "bad"}]
     with pytest.raises(DataError, match=r"train: 5 training examples are too few .*\n.*\n  empty: 1\n"):

@@ -88,9 +88,9 @@ def test_evaluate_names_the_metric_that_selected_the_model(
     caplog.set_level("INFO")
     folder = costly_run.folder
     assert evaluate(folder, data=ROWS, metrics=COST, device="cpu").main_metric == "cost"
-    assert "not measured here" not in caplog.text
+    assert "does not measure" not in caplog.text
     assert evaluate(folder, data=ROWS, device="cpu").main_metric == "accuracy"
-    note = "the model was selected by cost, which is not measured here: the main metric is accuracy"
+    note = "the model was selected by cost, but this evaluation does not measure cost"
     assert caplog.text.count(note) == 1
     assert evaluate(folder, data=ROWS, metrics=COST, main_metric="f1", device="cpu").main_metric == "f1"
     run = costly(model, tmp_path / "run", metrics=COST, best_metric="matthews")

@@ -112,7 +112,7 @@ def test_an_exception_ends_the_run_with_a_checkpoint_and_the_same_call_continues
     failing, other = Recorder(event, step, fail), Recorder()
     with pytest.raises(Full, match=f"^at {step}$"):
         run(tmp_path, settings(), callbacks=[failing, other])
-    assert f"Recorder.{event} failed at step {step}, which ends the run: Full('at {step}')" in caplog.text
+    assert f"Recorder.{event} failed at step {step}, so the run ends: Full('at {step}')" in caplog.text
     assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, step)
     assert same(tmp_path, checkpoint_folder(tmp_path, step))
     # The one that failed is called once more, for it to close what it opened; the other one as ever.

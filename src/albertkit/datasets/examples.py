@@ -37,7 +37,7 @@ _SECOND_TEXTS = {"text_pair", "sentence2", "hypothesis", "question2", "text2", "
 IGNORED = "-100"
 """The label of a word that training and metrics ignore."""
 
-UNANSWERED = "so it has no prediction"
+UNANSWERED = "so the row has no prediction"
 """End of the detail of a row without text that is an example, because predictions must match the rows."""
 
 # Han with its extensions and iteration marks, Hiragana and Katakana

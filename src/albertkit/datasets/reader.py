@@ -10,7 +10,7 @@ from albertkit.errors import DataError, short
 
 ExampleT = TypeVar("ExampleT")
 Warn = Callable[[Problem, str], None]
-"""Counts a problem of a row that is used nevertheless, with a detail."""
+"""Counts a problem of a row that is still used, with a detail."""
 
 _SHOWN = 5  # rows listed per problem
 _ALL_OR_NONE = {"text_pair", "pair", "score"}  # fields that all examples in memory have, or none

@@ -375,8 +375,8 @@ def evaluate(
         if main_metric is not None:
             check_metric(main_metric, evaluation.metrics, name="main_metric")
         logger.info(
-            f"the model was selected by {chosen}, which is not measured here: the main metric is "
-            f"{examples.main_metric}"
+            f"the model was selected by {chosen}, but this evaluation does not measure {chosen}. The main "
+            f"metric is {examples.main_metric}."
         )
         evaluation = replace(evaluation, main_metric=examples.main_metric)
     about = {"data": read.to_json() | {"shared_with_training": shared}}

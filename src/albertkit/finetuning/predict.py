@@ -230,7 +230,7 @@ def predict(
     count = resume(lines, about, CHUNK, predictor.vectors)
     if count:
         logger.info(
-            f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
+            f"resuming after {count:,} of {total:,} predictions that an interrupted run kept in {lines}"
         )
     parts = ordered_map(
         predictor,
@@ -272,8 +272,8 @@ def predict(
     if cut:
         where = "" if suffix == ".npy" else "; see the column 'cut'"
         logger.info(
-            f"{len(cut):,} of {count:,} predictions are for examples that were truncated "
-            f"({sum(cut):,} tokens removed, up to {max(cut):,} of one example{where})"
+            f"{len(cut):,} of {count:,} predictions are for truncated examples "
+            f"({sum(cut):,} tokens removed, at most {max(cut):,} from one example{where})"
         )
     return Predictions(count, cut, output, encoding=encoding, delimiter=delimiter)
 
@@ -597,8 +597,8 @@ def _write_cells(lines: Path, target: Path, suffix: str, encoding: str, delimite
             file.write("\t".join(written) + "\n")
     if changed:
         logger.warning(
-            f"number of cells in which spaces replace tabs or line breaks: {changed:,}. A .tsv file cannot "
-            "contain them. To keep them, write a .jsonl, .csv or .parquet file."
+            f"replaced the tabs and line breaks in {changed:,} cell{'s' * (changed != 1)} with spaces, "
+            "because a .tsv file cannot contain them. To keep them, write a .jsonl, .csv or .parquet file."
         )
 
 
@@ -638,8 +638,9 @@ def _write_xlsx(lines: Path, target: Path) -> None:
     workbook.save(target)
     if changed:
         logger.warning(
-            f"number of texts without their control characters, or cut to {_CELL_CHARACTERS:,} characters, "
-            f"as Excel requires: {changed:,}. To keep them, write a .jsonl, .csv or .parquet file."
+            f"changed {changed:,} text{'s' * (changed != 1)}, because a cell in Excel can contain at most "
+            f"{_CELL_CHARACTERS:,} characters and no control characters. To keep all characters, write a "
+            ".jsonl, .csv or .parquet file."
         )
 
 

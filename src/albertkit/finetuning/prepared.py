@@ -179,8 +179,8 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
         what += f". They have {different:,} distinct text{'' if different == 1 else 's'}"
     if different < FEW:
         logger.warning(
-            f"{what}. With fewer than {FEW}, the metrics and the choice of the best model depend on chance. "
-            "Pass validation data."
+            f"{what}. With fewer than {FEW} validation texts, the metrics and the choice of the best model "
+            "depend on chance. Pass validation data."
         )
     else:
         logger.info(what)
@@ -274,7 +274,7 @@ def _renew_classifier(model: AlbertPreTrainedModel, start: AlbertConfig, loaded:
     kept = [name for name in names if name in loaded.loaded]
     if kept or any(name in loaded.reshaped for name in names):
         logger.info(
-            f"the model's classifier is for the labels {_listed(old)}. The training starts with a new one, "
+            f"the model's classifier is for the labels {_listed(old)}. Training starts with a new classifier "
             f"for {_listed(new)}."
         )
     model.initialize(kept)

@@ -253,7 +253,7 @@ def _check_content(
     if holdout_every and share > max(2 / holdout_every, _LARGE_HOLDOUT):
         logger.warning(
             f"{share:.0%} of the tokens are held out for validation, instead of about "
-            f"{100 / holdout_every:.2g}%, because a source document is held out entirely {read}.{hint}"
+            f"{100 / holdout_every:.2g}%, because albertkit holds out entire source documents {read}.{hint}"
         )
 
 

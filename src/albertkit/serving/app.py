@@ -142,7 +142,7 @@ class Service:
                 try:
                     self.models[name] = load_model(name, self.settings)
                 except Exception as error:  # damaged files raise anything
-                    logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
+                    logger.error("the model %s was not reloaded and keeps its old weights: %s", name, error)
                     self.metrics.reloads.labels(name, "failed").inc()
                     continue
                 reloaded.append(name)

@@ -349,7 +349,8 @@ class LabelSet:
         spellings = Counter(map(spelling_key, names))
         if similar := [name for name in names if spellings[spelling_key(name)] > 1]:
             shown = ", ".join(map(repr, sorted(similar, key=spelling_key)[:_SHOWN]))
-            advice = "To merge them into the most frequent: --merge-labels (in Python merge_labels=True)."
+            advice = "To merge them into the most frequent spelling, set --merge-labels "
+            advice += "(in Python merge_labels=True)."
             notes.append(f"labels that differ only in case or spaces, perhaps by mistake: {shown}. {advice}")
         for mark in ";|":
             if any(mark in name for name in names):

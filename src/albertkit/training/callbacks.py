@@ -124,7 +124,7 @@ class CallbackList:
             raise  # no checkpoint can be written either
         except Exception as error:
             name = f"{type(callback).__name__}.{event}"
-            logger.error(f"{name} failed at step {self.run.step}, which ends the run: {error!r:.300}")
+            logger.error(f"{name} failed at step {self.run.step}, so the run ends: {error!r:.300}")
             self._error = self._error or error
             return False
         return True

@@ -146,7 +146,7 @@ def stop_signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
         logger.info(
-            "stopping with a checkpoint after this step; press Ctrl-C again to stop now, without a checkpoint"
+            "stopping after this step with a checkpoint; press Ctrl-C again to stop now without a checkpoint"
         )
 
     try:

@@ -215,7 +215,7 @@ class Training:
         logger.info(
             f"training {parameters:,} parameters on {self.world.device}{processes} in "
             f"{self.fingerprint['precision']} for {settings.length:,} {settings.unit}; "
-            f"a line every {settings.log_every} steps"
+            f"logging every {settings.log_every} steps"
         )
         if self._bf16 and not computes_in_bf16(self.world.device):
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
@@ -238,7 +238,7 @@ class Training:
         self._marked = state.tokens, state.seconds
         was_finished = self._is_finished()
         if was_finished:
-            logger.info(f"already finished, at step {state.step}")
+            logger.info(f"the run already finished at step {state.step}")
         elif not self._callbacks.failed:
             self._steps(stopping)
         if state.step != self._saved_step:  # the stream of batches ended early
@@ -263,8 +263,8 @@ class Training:
                 self._evaluate()
                 if self._is_stale() and not was_finished:
                     logger.info(
-                        f"ended early at step {state.step}: {state.stale_evaluations} evaluations without "
-                        f"improvement of {self.best_metric}"
+                        f"stopped early at step {state.step}: {self.best_metric} did not improve in "
+                        f"{state.stale_evaluations} evaluations"
                     )
             ends = interrupted or self._is_finished() or self._callbacks.failed
             if state.step % settings.save_every == 0 or ends:
@@ -350,8 +350,8 @@ class Training:
         step, self._rollbacks = self._state.step + 1, self._rollbacks + 1
         newest = checkpoints(self.output)[-1]
         what = (
-            f"the loss of step {step} is {loss:.4g} (running mean {self._state.watch.mean:.4g}) "
-            "or its gradients are not finite"
+            f"the loss of step {step} is {loss:.4g} (running mean {self._state.watch.mean:.4g}), "
+            "or a gradient is not finite"
         )
         if self._rollbacks > self.settings.max_rollbacks:
             raise TrainingError(
