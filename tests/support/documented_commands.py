@@ -15,6 +15,7 @@ ONE_STEP = f"{STEPS} --evaluation-sequences 16 --batch-tokens 512"
 SMALLER: dict[str, dict[str, str]] = {
     "README.md": TINY_CORPUS
     | {
+        'model="albert/albert-base-v2"': 'model="bundled"',
         "--model albert/albert-base-v2": f"{STEPS} --model bundled",
         "--recipe mini": f"--recipe mini {ONE_STEP} --decay-steps 0",
     },
