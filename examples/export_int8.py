@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from albertkit import export_onnx, pipeline
 
 TEXTS = [
-    "The captain opened the [MASK] and looked at the sea.",
+    "The teacher closed the [MASK] and looked at the class.",
     "She gave him her [MASK] and smiled.",
     "They walked along the [MASK] until the sun went down.",
     "The king was very [MASK] with his daughter.",

@@ -35,11 +35,11 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         run = albertkit.finetune(
             "text-classification",
-            train=DATA / "letters_train.csv",
-            validation=DATA / "letters_validation.csv",
-            output=Path(folder) / "letters",
+            train=DATA / "tickets_train.csv",
+            validation=DATA / "tickets_validation.csv",
+            output=Path(folder) / "tickets",
             epochs=1,
-            batch_size=16,
+            batch_size=40,
             log_every=2,
             callbacks=[MlflowCallback()],
         )

@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "tutorials" / "examples.md").read_text(encoding="utf-8")
 FIGURES: dict[str, dict[str, float]] = {
     "answer_questions": {r"exact ([\d.]+)%": 50, r"F1 ([\d.]+)%": 60},
     "call_server": {r"([\d.]+)%  door": 5, r"vectors: 2 of (\d+) numbers": 64},
-    "classify_letters": {r"letters: ([\d.]+)%": 60},
+    "classify_tickets": {r"tickets: ([\d.]+)%": 60},
     "continue_pretraining": {r"masked_accuracy +[\d.]+% +([\d.]+)%": 60, r"after .*lit (\d+)%": 30},
     "convert_checkpoint": {r"-> \w+: (\d+) tensors": 30},
     "export_int8": {r"the same word in (\d) of 6": 4, r"float32 +([\d.]+) MB": 5},
@@ -35,9 +35,9 @@ FIGURES: dict[str, dict[str, float]] = {
     "julia_walkthrough": {r"layers of width (\d+)": 64, r"transformer +(\d+)x": 64},
     "own_task": {r"exact ([\d.]+)%": 90},
     "restore_order": {r"pairs in order: ([\d.]+)%": 52},
-    "search_letters": {r"has the same label: (\d+)%": 50},
+    "search_tickets": {r"has the same label: (\d+)%": 50},
     "tag_words": {r"new names: ([\d.]+)%": 60},
-    "finetune_a_classifier": {r"accuracy   ([\d.]+)": 0.6, r"correct: (\d+) of 36": 22},
+    "finetune_a_classifier": {r"accuracy   ([\d.]+)": 0.6, r"correct: (\d+) of 40": 24},
     "first_steps": {
         r"^door: ([\d.]+)%": 5,
         r"mean cosine of the three pairs ([\d.]+)": 0.2,
@@ -47,7 +47,7 @@ FIGURES: dict[str, dict[str, float]] = {
 # Example -> parts of its output without percentages. The training is so long that the answers are clear.
 TEXTS = {
     "call_server": ["order: in order", "refused: there is no [MASK] in the text"],
-    "classify_letters": ["praise", "question"],
+    "classify_tickets": ["account", "delivery", "payment", "product"],
     "convert_checkpoint": ["50 of 50 tensors are equal bit for bit", "the token ids are the same: True"],
     "julia_walkthrough": ["sentence-order head  2x3 (features first)"],
     "own_task": ["'labels': [[], ['plant']]", "[[], ['food', 'plant'], ['food']]"],
@@ -101,7 +101,7 @@ def check_tracked(calls: list[Call], *order_and_printed: str) -> None:
     *starts, logs, ends, printed = order_and_printed
     assert [name for name, _, _ in calls] == [*starts, *[logs] * 5, ends]
     settings = next(options.get("config", *given) for name, given, options in calls if name == starts[-1])
-    assert (settings["task"], settings["batch_size"], settings["epochs"]) == ("text-classification", 16, 1)
+    assert (settings["task"], settings["batch_size"], settings["epochs"]) == ("text-classification", 40, 1)
     logged = [(options["step"], *given) for name, given, options in calls if name == logs]
     assert [step for step, _ in logged] == [0, 2, 4, 6, 6]
     assert [name for _, metrics in logged for name in metrics if name in ("train/loss", "eval/accuracy")] == [

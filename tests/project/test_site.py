@@ -24,19 +24,19 @@ def test_pages_for_users_do_not_link_to_pages_for_developers() -> None:
         assert not re.search(r"\]\([./]*(dev/|CONTRIBUTING)", page.read_text(encoding="utf-8")), page.name
 
 
-def test_readers_can_download_the_letters() -> None:
-    """Check that the file has the rows of both example files, and that the pages that read it link to it."""
-    train, validation = (
-        (ROOT / "examples" / "data" / f"letters_{split}.csv").read_text(encoding="utf-8")
-        for split in ("train", "validation")
+def test_readers_can_download_the_tickets() -> None:
+    """Check that the file has the rows of the example files, and that the pages that read it link to it."""
+    train, validation, test = (
+        (ROOT / "examples" / "data" / f"tickets_{split}.csv").read_text(encoding="utf-8")
+        for split in ("train", "validation", "test")
     )
-    letters = (DOCS / "files" / "letters.csv").read_text(encoding="utf-8")
-    assert letters == train + validation.partition("\n")[2]
+    tickets = (DOCS / "files" / "tickets.csv").read_text(encoding="utf-8")
+    assert tickets == train + validation.partition("\n")[2] + test.partition("\n")[2]
     pages = {page.name: page.read_text(encoding="utf-8") for page in (DOCS / "how-to").glob("*.md")}
-    readers = {name for name, text in pages.items() if '"letters.csv"' in text}
+    readers = {name for name, text in pages.items() if '"tickets.csv"' in text}
     assert {"optuna.md", "pandas-and-pytorch.md", "peft.md"} <= readers
     for name in readers:
-        assert "](../files/letters.csv)" in pages[name], name
+        assert "](../files/tickets.csv)" in pages[name], name
 
 
 def test_every_page_is_in_the_navigation() -> None:

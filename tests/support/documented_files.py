@@ -76,14 +76,13 @@ def write_records(path: Path, texts: list[str], _: dict[str, str]) -> None:
     path.write_text("\n".join(records), encoding="utf-8")
 
 
-def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
-    """Copy the file that the pages offer for download."""
-    shutil.copy(ROOT / "docs" / "files" / "letters.csv", path)
+def copy_file(name: str) -> Make:
+    """Return a function that copies a file that the pages offer for download."""
 
+    def write(path: Path, texts: list[str], _: dict[str, str]) -> None:
+        shutil.copy(ROOT / "docs" / "files" / name, path)
 
-def write_tickets(path: Path, texts: list[str], _: dict[str, str]) -> None:
-    """Copy the workbook that a page offers for download."""
-    shutil.copy(ROOT / "docs" / "files" / "tickets.xlsx", path)
+    return write
 
 
 def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
@@ -178,8 +177,8 @@ FILES: dict[str, Make] = {
     "tagger": write_model("AlbertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "I-PER"}),
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),
-    "letters": write_letters,
-    "tickets": write_tickets,
+    "tickets": copy_file("tickets.csv"),
+    "workbook": copy_file("tickets.xlsx"),
     "records": write_records,
     "google's release": write_release,
     "xquad": write_xquad,
@@ -192,6 +191,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "dev.csv": "labeled texts",
         "test.csv": "labeled texts",
     },
+    "tutorials/csv-to-server.md": {"tickets.csv": "tickets"},
     "tutorials/pretrain-your-books.md": {"books": "books"},
     "how-to/embed.md": {"pairs.csv": "pairs", "dev-pairs.csv": "pairs", "texts.csv": "texts"},
     "how-to/onnx.md": {"my-model": "kinds", "dev.tsv": "validation tsv"},
@@ -223,15 +223,15 @@ GIVEN: dict[str, dict[str, str]] = {
         "texts.csv": "texts",
         "glue": "glue",
     },
-    "how-to/mistakes.md": {"letters.csv": "letters"},
+    "how-to/mistakes.md": {"tickets.csv": "tickets"},
     "how-to/new-language.md": {"xquad.de.json": "xquad"},
     "how-to/own-task.md": {"train.txt": "records"},
-    "how-to/compare-runs.md": {"letters.csv": "letters"},
-    "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
-    "how-to/spreadsheets.md": {"tickets.xlsx": "tickets"},
-    "how-to/training-callbacks.md": {"letters.csv": "letters"},
-    "how-to/transformers-trainer.md": {"letters.csv": "letters"},
-    "how-to/peft.md": {"letters.csv": "letters"},
+    "how-to/compare-runs.md": {"tickets.csv": "tickets"},
+    "how-to/pandas-and-pytorch.md": {"tickets.csv": "tickets"},
+    "how-to/spreadsheets.md": {"tickets.xlsx": "workbook"},
+    "how-to/training-callbacks.md": {"tickets.csv": "tickets"},
+    "how-to/transformers-trainer.md": {"tickets.csv": "tickets"},
+    "how-to/peft.md": {"tickets.csv": "tickets"},
     "how-to/pretrain.md": {"books.parquet": "corpus"},
     "how-to/serve.md": {"runs/reviews": "classifier"},
     "how-to/speed.md": {
