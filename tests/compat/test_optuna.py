@@ -24,7 +24,7 @@ def test_optuna_drives_finetune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len([line for line in block[1].splitlines() if line.strip()]) <= 25
     monkeypatch.chdir(tmp_path)
     rows = ["A fine day.,yes", "Rain.,no"] * 10
-    Path("letters.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    Path("tickets.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     names: dict = {}
     exec(code.replace("ThresholdPruner(lower=2)", "NopPruner()"), names)
     study = names["study"]

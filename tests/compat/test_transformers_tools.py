@@ -17,7 +17,7 @@ from places import ROOT
 
 import albertkit
 
-LETTERS = ROOT / "docs" / "files" / "letters.csv"
+TICKETS = ROOT / "docs" / "files" / "tickets.csv"
 TEXTS = ["The soup was cold, and the bed was hard.", "The view is worth the whole journey."]
 
 
@@ -25,7 +25,7 @@ TEXTS = ["The soup was cold, and the bed was hard.", "The view is worth the whol
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a briefly trained run."""
     return albertkit.finetune(
-        "text-classification", train=LETTERS, validation=LETTERS, output=tmp_path_factory.mktemp("run"),
+        "text-classification", train=TICKETS, validation=TICKETS, output=tmp_path_factory.mktemp("run"),
         steps=4, batch_size=8, precision="fp32", device="cpu",
     )  # fmt: skip
 
@@ -79,11 +79,11 @@ def test_evaluator(run: Any) -> None:
     result = evaluate.evaluator("text-classification").compute(
         theirs.model,
         tokenizer=theirs.tokenizer,
-        data=datasets.Dataset.from_csv(str(LETTERS)).class_encode_column("label"),
+        data=datasets.Dataset.from_csv(str(TICKETS)).class_encode_column("label"),
         metric=Accuracy(),
         label_mapping=theirs.model.config.label2id,
     )
-    ours = albertkit.evaluate(run.folder, data=LETTERS, task="text-classification")
+    ours = albertkit.evaluate(run.folder, data=TICKETS, task="text-classification")
     assert result["accuracy"] == pytest.approx(ours.metrics["accuracy"])
 
 

@@ -358,8 +358,8 @@ class TestInABrowser:
         assert samples.count() == 3
         samples.nth(1).click()
         settle(page)
-        assert page.get_by_label(SENTENCE).input_value() == "The captain of the [MASK] looked at the sea."
-        until(page, "location.hash.includes('captain')")
+        assert page.get_by_label(SENTENCE).input_value() == "She drank a cup of [MASK] before work."
+        until(page, "location.hash.includes('drank')")
 
     @pytest.mark.parametrize(
         ("labels", "reads_pairs", "expected"),

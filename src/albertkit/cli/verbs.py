@@ -259,7 +259,7 @@ COMMANDS: Mapping[str, Command] = {
         "fill_mask",
         "fill-mask",
         help="Predict the word at each [MASK] of a text.",
-        example='fill-mask "The captain opened the [MASK]." --top-k 3',
+        example='fill-mask "The nurse opened the [MASK]." --top-k 3',
     ),
     "classify": _text_command(
         "classify",
@@ -273,7 +273,7 @@ COMMANDS: Mapping[str, Command] = {
         "tag",
         "token-classification",
         help="Find entities, chunks or parts of speech in texts of any length.",
-        example='tag "Queen Anne opened the harbor of Leith." --model my-model',
+        example='tag "Anna Schmidt works for a bank in Berlin." --model my-model',
         defaults={"aggregation_strategy": "first"},
     ),
     "answer": _text_command(
@@ -282,7 +282,7 @@ COMMANDS: Mapping[str, Command] = {
         positional="question",
         help="Answer questions with spans of a context of any length. In a .tsv file, the first column has "
         "the questions and the second the contexts.",
-        example='answer "Who opened it?" --context "Queen Anne opened the harbor." --model my-model',
+        example='answer "Where does she work?" --context "Anna works in Berlin." --model my-model',
     ),
     "choose": _text_command(
         "choose",
@@ -290,13 +290,13 @@ COMMANDS: Mapping[str, Command] = {
         positional="choice",
         help="Choose the best of several answers to a question. In a .tsv file, the first column has the "
         "context, the second the question, and each further column a choice.",
-        example='choose fox ship --context "It left the harbor." --question "What was it?" --model M',
+        example='choose tea shoes --context "The kettle is on." --question "What is it for?" --model M',
     ),
     "order": _text_command(
         "order",
         "sentence-order",
         help="Predict whether two texts are in order or swapped. In a .tsv file, each line has two columns.",
-        example='order "There was once a king." "He had three daughters."',
+        example='order "Anna bought a new phone." "She showed it to her sister."',
     ),
     "embed": _text_command(
         "embed",
@@ -311,7 +311,7 @@ COMMANDS: Mapping[str, Command] = {
         positional=None,
         help="Find the texts of a file that are most similar to a query. With --index, the vectors are "
         "computed once and saved.",
-        example='search --texts faq.csv --query "When can I have breakfast?"',
+        example='search --texts faq.csv --query "How long does shipping take?"',
         defaults={"model": None},
     ),
     "serve": Command(
@@ -466,7 +466,7 @@ COMMANDS: Mapping[str, Command] = {
         panel=_FILES["panel"],
         help="Show the attention of each token by layer and head, and how the hidden states change by "
         "layer. The command prints a table of the layers. For the attention itself, use --html or --json.",
-        example='inspect attention "The captain opened the door." --html attention.html',
+        example='inspect attention "She opened the door." --html attention.html',
         function="albertkit.inspection.attention:inspect_attention",
         positional=("text",),
         json="Print one JSON object.",

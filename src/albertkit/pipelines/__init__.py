@@ -1,7 +1,7 @@
 """Pipelines: pass texts and get answers in the formats of `transformers`.
 
     fill = pipeline("fill-mask")                     # the bundled model
-    fill("The captain opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
+    fill("The nurse opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
 
 Texts of similar length share a batch. The answers keep the order of the texts and do not depend on the batch.
 """

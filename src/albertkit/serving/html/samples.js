@@ -3,20 +3,20 @@
 const SAMPLES = {
   fill: [
     { text: "The old man shook his [MASK] and said nothing." },
-    { text: "The captain of the [MASK] looked at the sea." },
+    { text: "She drank a cup of [MASK] before work." },
     { text: "She opened the [MASK] and went into the room." },
   ],
   order: [{
-    first: "She wrote a long letter to her brother.",
-    second: "He read it twice, and then he threw it into the fire.",
+    first: "Anna bought a new phone.",
+    second: "She showed it to her sister.",
   }],
   answer: [{
-    question: "What did the captain carry?",
-    context: "In the morning the captain carried a silver key to the harbour. His sister waited in the garden.",
+    question: "Where did Anna leave her keys?",
+    context: "Anna took the bus to work this morning. She left her keys on the kitchen table.",
   }],
   choose: [{
     situation: "The cook put the soup on the table.", asked: "",
-    options: "Everybody began to eat.\nThe ship left the harbour.\nHe repaired the piano.",
+    options: "Everybody began to eat.\nThe train left the station.\nHe repaired the piano.",
   }],
   tag: [{ tagged: "Anna Schmidt moved from Zürich to the Berlin office of Siemens in May." }],
   vectors: [{
@@ -24,7 +24,7 @@ const SAMPLES = {
     others: "Every night she makes music.\nThe train to Vienna was late.\nHe repairs old pianos.",
   }],
   "zero-shot": [{
-    unlabeled: "The cook put the soup on the table.", candidates: "cooking, sailing, gardening",
+    unlabeled: "The cook put the soup on the table.", candidates: "cooking, sports, music",
     template: "This example is {}.",
   }],
 };
@@ -44,11 +44,11 @@ const BY_LABELS = [ // used if all labels match
   [/^(not |non |no )?(spam|ham)$/, texts(
     "You have won a free holiday! Reply now to claim your prize.", "Shall we meet at six in front of the station?")],
   [/^(not |non |in|un)?(acceptable|grammatical|correct)$/, texts(
-    "The captain gave his sister the key.", "The captain his sister key the gave.")],
+    "The teacher gave her sister the key.", "The teacher her sister key the gave.")],
   [/^(not |non )?(toxic|hate|hateful|offensive|abusive|insult|neither|normal)$/, texts(
     "Thank you, that was kind of you.", "You are a fool, and nobody likes you.")],
   [/^(joy|happiness|happy|sad|sadness|anger|angry|fear|love|surprise|disgust|neutral|optimism)$/, texts(
-    "I finally found the letter that I had lost!", "Nobody came to the station to meet her.")],
+    "I finally found the ring that I had lost!", "Nobody came to the station to meet her.")],
   [/^(world|politics|sports?|business|finance|economy|sci ?\/ ?tech|science|technology|tech|health|culture|entertainment|travel)$/,
     texts("The home team won the final with two late goals.", "The bank raised its interest rates again.")],
 ];
