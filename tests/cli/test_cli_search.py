@@ -66,6 +66,9 @@ class TestSearch:
         change.write_text(f"id,text\nq1,{SUPPER}\nq9,The lamp was broken.\n")
         assert "5 texts" in (found := run(*call, change, "--add").errors)
         assert "new: 1, replaced: 1" in found
+        result = run("search", "--index", tmp_path / "index", "--remove", "q1", "--remove", "q9")
+        assert (result.status, "; removed: 2" in result.output) == (0, True)
+        assert_one_line_error(run("search", "--texts", texts, "--query", "a", "--remove", "q1"), "--index")
 
     def test_options_of_an_index(self, run: Run, texts: Path, tmp_path: Path) -> None:
         index, long = tmp_path / "index", tmp_path / "long.txt"

@@ -204,6 +204,32 @@ class TestFolder:
         with pytest.raises(DataError, match="at least one"):
             index.remove(["a", "c", "ü"])
         assert len(index) == 3
+        assert index.remove("ac") == 0
+        assert index.remove("a") == 1
+
+    def test_the_columns_of_the_first_table_are_those_of_the_next(self, embed, tmp_path):
+        rows = [{"key": f"k{number}", "body": text} for number, text in enumerate(TEXTS)]
+        Index.build(rows[:3], embed, id_column="key").save(tmp_path / "index")
+        index = Index.load(tmp_path / "index", embed)
+        index.add(rows[2:])
+        assert [row["id"] for row in index] == ["k0", "k1", "k2", "k3"]
+        index.add([{"text": "The lamp was broken."}])
+        assert index[-1] == {"id": 5, "text": "The lamp was broken."}
+
+    def test_knows_its_files(self, embed, tmp_path):
+        file, other = tmp_path / "texts.csv", tmp_path / "other.csv"
+        file.write_text("key,body\nk0,The soup was cold again.\nk1,The bed was soft.\n")
+        other.write_text("key,body\nk2,The lamp was broken again.\n")
+        index = Index.build(file, embed, text_column="body", id_column="key")
+        assert index.has_file(file)
+        assert index.has_file(file, id_column="key")
+        assert not index.has_file(other)
+        with pytest.raises(DataError, match="id column 'key'"):
+            index.has_file(file, id_column="body")
+
+    def test_repeated_ids_are_counted(self, embed, caplog):
+        index = Index.build(TEXTS[:3], embed, ids=["a", "b", "a"])
+        assert (len(index), caplog.messages) == (3, ["1 texts have the id of another new text"])
 
     def test_a_text_that_is_too_long_is_named_by_its_row(self, embed, tmp_path):
         file = tmp_path / "texts.csv"

@@ -387,6 +387,7 @@ def search(
     texts: Path | None = None,
     index: Path | None = None,
     add: bool = False,
+    remove: list[str] | None = None,
     top_k: int = 5,
     text_column: str | None = None,
     id_column: str | None = None,
@@ -400,26 +401,30 @@ def search(
         texts: File of texts to search: one per line (.txt), or a table (.csv, .tsv, .jsonl, .xlsx, .parquet).
         index: Folder of an index of texts, to build with --texts, or to search. If the index has these texts,
             it is not built again.
-        add: Add --texts to the index in the folder.
+        add: Add --texts to the index in the folder. A text replaces the text with the same id.
+        remove: Id of a text to remove from the index. Repeat the flag for several.
         top_k: Number of texts for each query.
-        text_column: Column of the texts in a table (default: text, another usual name, or the longest texts).
-        id_column: Column of the ids in a table (default: id, or the number of the row).
+        text_column: Column of the texts in a table (default: that of the index, text, another usual name, or
+            the texts that are clearly the longest).
+        id_column: Column of the ids in a table (default: that of the index, id, or the number of the row).
     """
     _, computation, options = _split(given)
     if texts is None and index is None:
         raise DataError("there is nothing to search. Pass --texts FILE, --index FOLDER, or both.")
     asked = [*(query or []), *(Source(file=queries).read(None) if queries else [])]
-    if not asked and (texts is None or index is None):
+    if not asked and not remove and (texts is None or index is None):
         raise DataError("there is no query. Pass --query, or --texts and --index to build an index.")
     from albertkit.options import check_size
-    from albertkit.pipelines.search import INDEX, Index, source_of
+    from albertkit.pipelines.search import INDEX, Index
 
     check_size("top_k", top_k)
     columns = {"text_column": text_column, "id_column": id_column}
     saved = Index.load(index) if index is not None and (index / INDEX).is_file() else None
     if saved is None and texts is None:
         raise DataError(f"{index} has no index. Pass --texts FILE to build one.")
-    is_known = saved is not None and (texts is None or source_of(texts, **columns) in saved.sources)
+    if saved is None and remove:
+        raise DataError("there is no index to remove texts from. Pass its folder with --index.")
+    is_known = saved is not None and (texts is None or saved.has_file(texts, **columns))
     if saved is not None and not is_known and not add:
         raise DataError(
             f"{index} has other texts than {texts}. Omit --texts to search them, pass --add to add the "
@@ -447,7 +452,9 @@ def search(
             before, added = len(saved), saved.add(texts, **columns, **options)
             replaced = before + added - len(saved)
             change = f"; new: {added - replaced:,}, replaced: {replaced:,}"
-    if index is not None and not is_known:
+        if remove:
+            change += f"; removed: {saved.remove(remove):,}"
+    if index is not None and (change or not is_known):
         saved.save(index)
         note = f"{len(saved):,} texts of {saved.dimensions} dimensions, written to {index}{change}"
         print(note, file=sys.stderr if asked else sys.stdout)

@@ -1,5 +1,6 @@
 """Find the columns of the text and the label in a table that does not have the usual names."""
 
+import logging
 import re
 from collections.abc import Collection
 from itertools import islice
@@ -8,6 +9,8 @@ from typing import Any
 from albertkit.datasets.cells import is_missing, number_of
 from albertkit.datasets.rows import Rows
 from albertkit.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 _SAMPLE = 1000  # rows that are read
 _MOST = 0.9  # share of the values that decides about a column
@@ -71,6 +74,14 @@ def find_columns(
             what = f"no column 'label', and several columns may have the labels: {', '.join(possible)}"
             raise DataError(f"{rows.name}: {what}. Choose one with --label-column.")
     return columns
+
+
+def find_text_column(rows: Rows) -> str | None:
+    """Return the column whose texts are clearly the longest, and log the choice; None if there is none."""
+    found = find_columns(rows, text=True, label=False).get("text_column")
+    if found is not None:
+        logger.info(f"{rows.name}: the texts are in the column {found!r}")
+    return found
 
 
 def _are_mostly(pattern: re.Pattern[str], cells: list[Any]) -> bool:

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from albertkit.datasets.columns import find_text_column
 from albertkit.datasets.rows import CONVERT_ARRAY, is_query, named_row, read_rows
 from albertkit.errors import AlbertKitError, DataError, did_you_mean, short
 from albertkit.text_files import check_line_end, decode_line
@@ -211,16 +212,19 @@ def is_table(inputs: Any, rest: str | None) -> bool:
 def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> NumberedInputs:
     """Return the rows of a table, with only the columns that have the name of a field, in any case.
 
-    If no column has the name of the first field, the only column is the text.
+    If no column has the name of the first field, the text is the only column, or the one with clearly the
+    longest texts.
     """
     columns = table.columns
     by_name = {str(column).casefold(): column for column in columns}
     wanted = {name: by_name[name] for name in (*fields, rest) if name in by_name}
     if fields and fields[0] not in wanted:
-        if len(columns) > 1 or (len(fields) > 1 and fields[1] != "text_pair"):
+        has_text = fields[0] == "text" and wanted.keys() <= {"text"}
+        found = columns[0] if len(columns) == 1 else find_text_column(table) if has_text else None
+        if found is None or (len(fields) > 1 and fields[1] != "text_pair"):
             names = ", ".join(map(str, columns))
             raise DataError(f"{table.name}: the columns are {names}. Expected {', '.join(fields)}.")
-        wanted[fields[0]] = columns[0]
+        wanted[fields[0]] = found
     items = []
     for row in table:
         if row.fault:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.checkpoints.sentence_modules import files_of
+from albertkit.checkpoints.sentence_modules import TASK, files_of
 from albertkit.config import THRESHOLDS_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, TrainingError
@@ -23,7 +23,7 @@ from albertkit.finetuning.losses import make_objective
 from albertkit.finetuning.prepared import Prepared, prepare, starting_model
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY, CONTENTS, check_metric, split_settings
-from albertkit.hub import BUNDLED
+from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
 from albertkit.logs import lines_shown
 from albertkit.metrics import is_better
 from albertkit.modeling import auto
@@ -154,7 +154,7 @@ def finetune(
     *,
     train: Any,
     validation: Any = None,
-    model: str | Path = BUNDLED,
+    model: str | Path | None = None,
     output: str | Path,
     metrics: OwnMetrics = None,
     callbacks: Sequence[Callback] = (),
@@ -175,7 +175,8 @@ def finetune(
             Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
         validation: labeled data that selects the best model: a file or a folder (default: a tenth of the
             training data, held out).
-        model: model to start from: folder, Hugging Face Hub name, or 'bundled'.
+        model: model to start from: folder, Hugging Face Hub name, 'bundled' or 'bundled-sentences' (default:
+            bundled; for sentence embedding bundled-sentences).
         output: folder of the run. An existing run is resumed.
         metrics: your own metrics: functions of the true and the predicted answers, or `Metric`. The first one
             selects the best model.
@@ -216,6 +217,7 @@ def finetune(
 
     processes = join_world(device) if world is None else nullcontext(world)
     with full_disk_named(output), processes as joined:
+        model = model or (BUNDLED_SENTENCES if own.name == TASK else BUNDLED)
         prepared = prepare(own, chosen, model=model, train=train, validation=validation, options=options)
         if seeds > 1:
             return run_seeds(prepared, chosen, output, seeds=seeds, world=joined, callbacks=callbacks)

@@ -671,7 +671,9 @@ def _write_parquet(lines: Path, target: Path) -> None:
         if size := _size_of_vectors(lines):
             vectors = pa.field(VECTOR, pa.list_(pa.float32(), size))
             schema = schema.set(schema.get_field_index(VECTOR), vectors)
-        with parquet.ParquetWriter(target, schema) as writer:
+        # A dictionary of different vectors only adds to their size.
+        others = [name for name in columns if name != VECTOR]
+        with parquet.ParquetWriter(target, schema, use_dictionary=others) as writer:
             for records in chunks(_flat_records(lines)):
                 writer.write_table(table(records, schema))
     except (pa.ArrowException, OverflowError, ValueError) as error:

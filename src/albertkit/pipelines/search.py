@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from albertkit.datasets.cells import as_list, is_missing, text_of
-from albertkit.datasets.columns import find_columns
+from albertkit.datasets.columns import find_text_column
 from albertkit.datasets.examples import USUAL_COLUMNS
 from albertkit.datasets.inputs import NumberedInputs, is_table
 from albertkit.datasets.rows import read_rows
@@ -72,8 +72,10 @@ class Index:
 
     def _start(self, model: str | Path | Pipeline | None, options: Mapping[str, Any]) -> None:
         self.model, self.options = model, dict(options)
-        self.sources: list[str] = []
-        """The files that texts were read from, as `source_of` describes them."""
+        self.columns: dict[str, str | None] = {}
+        """The columns of the last table of texts, `text_column` and `id_column`, also for the next table."""
+        self.sources: list[list[str | None]] = []
+        """The files that texts were read from: SHA-256, and columns of the texts and ids."""
         self._vectors: list[np.ndarray] = []
         self._rows: list[Sequence[bytes]] = []
         self._is_checked = True
@@ -96,7 +98,8 @@ class Index:
                 Rows without a text are left out.
             model: the model: a folder, a name, or a pipeline for `feature-extraction`.
             ids: the ids of a list of texts; None for their numbers, counted from 1.
-            text_column: the column of the texts in a table; None for the usual names, or the longest texts.
+            text_column: the column of the texts in a table; None for the usual names, or the texts that are
+                clearly the longest.
             id_column: the column of the ids in a table; None for `id` if there is one, otherwise the numbers
                 of the rows, counted from 1.
             options: options of `feature-extraction`, such as `truncation=True`. Queries have the same.
@@ -120,36 +123,60 @@ class Index:
     ) -> int:
         """Compute the vectors of further texts, and return the number of texts added.
 
-        A text replaces the text of the index that has the same id.
+        A text replaces the text of the index that has the same id, and comes last.
 
         Args:
             texts: see `build`.
-            ids: see `build`.
-            text_column: see `build`.
-            id_column: see `build`.
+            ids: see `build`. Numbers continue after the largest id.
+            text_column: see `build`; None for the column of the last table, if this one has it.
+            id_column: the same.
             options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
         known = self._ids()
         largest = max((int(name) for name in known if name.isdecimal()), default=0)
-        inputs, ids = _read(texts, ids, text_column, id_column, first=max(largest, len(self)) + 1)
+        columns = {"text_column": text_column, "id_column": id_column}
+        first = max(largest, len(self)) + 1
+        inputs, ids, columns = _read(texts, ids, columns, self.columns, first=first)
         if len(self):
             self._check_model()
         vectors, texts = self._encode(inputs, **options), list(inputs)
         given = {str(_plain(name)) for name in ids}
+        if repeated := len(ids) - len(given):
+            logger.warning("%s texts have the id of another new text", f"{repeated:,}")
         self._keep([name not in given for name in known])
         self._add(vectors, texts, ids)
+        self.columns = columns or self.columns
         if path is not None and path.is_file():
-            self.sources.append(source_of(path, text_column, id_column))
+            self.sources.append([_sha256(path), *columns.values()])
         return len(texts)
 
-    def remove(self, ids: Iterable[Any]) -> int:
-        """Remove the texts with these ids, and return how many there were.
+    def has_file(self, path: Path, *, text_column: str | None = None, id_column: str | None = None) -> bool:
+        """Return whether the texts of a file were added, from these columns or any for None.
+
+        After `remove`, the index has no file.
+
+        Raises:
+            DataError: the texts or ids were read from other columns.
+        """
+        digest, given = _sha256(path), (text_column, id_column)
+        used = [columns for one, *columns in self.sources if one == digest]
+        for columns in used:
+            if all(name in (None, column) for name, column in zip(given, columns, strict=True)):
+                return True
+        if used:
+            names = "text column {!r} and id column {!r}".format(*used[0])
+            raise DataError(f"the index has the texts of {path}, read with {names}. Build another index.")
+        return False
+
+    def remove(self, ids: Any) -> int:
+        """Remove the texts with these ids, or the text with this id, and return how many there were.
 
         Raises:
             DataError: no text would be left.
         """
-        given, before = {str(_plain(name)) for name in ids}, len(self)
+        given = {str(_plain(name)) for name in ([ids] if isinstance(ids, str | int) else ids)}
+        before = len(self)
         kept = [name not in given for name in self._ids()]
         if not any(kept):
             raise DataError("all texts of the index would be removed. An index has at least one.")
@@ -276,7 +303,7 @@ class Index:
         if name and Path(name).is_dir():
             name = Path(name).resolve()
         about = {"texts": len(self), "dimensions": self.dimensions, "options": self.options}
-        about["sources"] = self.sources
+        about |= {"columns": self.columns, "sources": self.sources}
         about["model"] = str(name) if name else None
         with complete_files(folder) as staged:
             with (staged / VECTORS).open("wb") as file:
@@ -317,7 +344,7 @@ class Index:
                 sizes = f"{VECTORS} has {vectors.shape} and {OFFSETS} {len(rows)} texts"
                 raise ValueError(f"{INDEX} has {expected[0]} texts of {expected[1]} dimensions, but {sizes}")
             index._start(model or about["model"], about["options"])
-            index.sources = list(about["sources"])
+            index.columns, index.sources = dict(about["columns"]), list(about["sources"])
         index._vectors.append(vectors)
         index._rows.append(rows)
         index._is_checked = False
@@ -375,10 +402,9 @@ class _Lines(Sequence[bytes]):
         return self._bytes[self._offsets[number] : self._offsets[number + 1]].tobytes()
 
 
-def source_of(path: Path, text_column: str | None, id_column: str | None) -> str:
-    """Return a description of a file of texts by its content."""
+def _sha256(path: Path) -> str:
     with reading(path, DataError):
-        return json_text([file_sha256(path), text_column, id_column])
+        return file_sha256(path)
 
 
 def _plain(name: Any) -> int | str:
@@ -388,21 +414,26 @@ def _plain(name: Any) -> int | str:
 
 
 def _read(
-    source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
-) -> tuple[NumberedInputs, list[Any]]:
-    """Return the texts of a source that are not empty, with their ids. Numbers begin at `first`."""
+    source: Any,
+    ids: Sequence[Any] | None,
+    columns: dict[str, str | None],
+    last: dict[str, str | None],
+    *,
+    first: int,
+) -> tuple[NumberedInputs, list[Any], dict[str, str | None]]:
+    """Return the texts of a source that are not empty, their ids from `first`, and their columns."""
     kind = "row"
     if not isinstance(source, str | PathLike | Mapping) and not is_table(source, None):
         source = list(source)
     if isinstance(source, list) and all(isinstance(text, str) for text in source):
-        if text_column is not None or id_column is not None:
+        if any(columns.values()):
             raise ConfigError("text_column and id_column are for tables. Omit them for a list of texts.")
-        texts, name, kind = source, "the texts", "text"
+        texts, name, kind, columns = source, "the texts", "text", {}
         names = list(range(first, first + len(texts)) if ids is None else ids)
         if len(texts) != len(names):
             raise DataError(f"received {len(texts)} texts and {len(names)} ids. Expected equal numbers.")
     else:
-        texts, names, name = _read_table(source, ids, text_column, id_column, first=first)
+        texts, names, name, columns = _read_table(source, ids, columns, last, first=first)
     filled = [number for number, text in enumerate(texts) if text.strip()]
     if not filled:
         raise DataError(f"{name}: there is no text. Expected at least one.")
@@ -411,23 +442,29 @@ def _read(
     numbers = [number + 1 for number in filled]
     where = name if kind == "row" else ""
     inputs = NumberedInputs([texts[number] for number in filled], where, numbers, kind)
-    return inputs, [names[number] for number in filled]
+    return inputs, [names[number] for number in filled], columns
 
 
 def _read_table(
-    source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
-) -> tuple[list[str], list[Any], str]:
+    source: Any,
+    ids: Sequence[Any] | None,
+    columns: dict[str, str | None],
+    last: dict[str, str | None],
+    *,
+    first: int,
+) -> tuple[list[str], list[Any], str, dict[str, str | None]]:
     if ids is not None:
         raise ConfigError("ids are for a list of texts. For a table, pass id_column.")
     rows = read_rows(Path(source) if isinstance(source, PathLike) else source, name="the texts")
-    columns = rows.columns
-    usual = [name for name in USUAL_COLUMNS["text"] if name in columns]
-    if text_column is None and not usual and len(columns) > 1:
-        text_column = find_columns(rows, text=True, label=False).get("text_column")
-        usual = ["text"]
-    text = text_column or [*usual, *columns, "text"][0]
+    known = rows.columns
+
+    def usual(option: str, *names: str | None) -> str | None:
+        return columns[option] or next((name for name in (last.get(option), *names) if name in known), None)
+
+    text = usual("text_column", *USUAL_COLUMNS["text"], known[0] if len(known) == 1 else None)
+    text = text or find_text_column(rows) or "text"
+    id_column = usual("id_column", "id" if text != "id" else None)
     rows.check_columns(text_column=text, id_column=id_column)
-    id_column = id_column or ("id" if "id" in columns and text != "id" else None)
     texts, names = [], []
     for number, row in enumerate(rows, start=first):
         if row.fault:
@@ -435,4 +472,4 @@ def _read_table(
         name = row.values.get(id_column) if id_column else None
         texts.append(text_of(row.values.get(text)))
         names.append(number if is_missing(name) else name)
-    return texts, names, rows.name
+    return texts, names, rows.name, {"text_column": text, "id_column": id_column}
