@@ -107,6 +107,15 @@ def test_the_line_that_tells_excel_the_separator(write: Write) -> None:
         ]
 
 
+@pytest.mark.parametrize("title", ["New messages, week 47;;", '"New messages, week 47";;', "Messages;;"])
+def test_the_delimiter_is_that_of_all_rows(write: Write, title: str) -> None:
+    lines = [title, "Date;Message;Rating", "1.3.;It came late, and broken.;bad", '2.3.;"Fine; thanks";good']
+    path = write("a.csv", "\n".join(lines) + "\n")
+    assert [row.values["Message"] for row in read_rows(path)] == ["It came late, and broken.", "Fine; thanks"]
+    path = write("b.csv", "text,label\nFine; thanks,good\nLate; broken,bad\n")
+    assert [row.values["label"] for row in read_rows(path)] == ["good", "bad"]
+
+
 def test_another_encoding_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text\nschön\n".encode("cp1252"))

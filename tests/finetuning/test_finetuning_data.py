@@ -148,6 +148,14 @@ def test_equal_texts_are_held_out_together(model: Path, caplog: pytest.LogCaptur
     assert "the same text" not in caplog.text
 
 
+def test_a_text_of_many_copies_is_held_out_as_seldom_as_others(model: Path) -> None:
+    examples = [TextExample(f"{number}", label="ab"[number % 2]) for number in range(385)]
+    examples += [TextExample("n/a", label="ab"[number % 2]) for number in range(15)]
+    prepared = (prepared_with_hold_out(model, "text-classification", examples, seed) for seed in range(10))
+    texts = [{example.text for example in one.validation.examples} for one in prepared]
+    assert sum("n/a" in held_out for held_out in texts) <= 3
+
+
 @pytest.mark.parametrize("copies", [1, 10])
 def test_held_out_examples_have_different_labels(
     model: Path, caplog: pytest.LogCaptureFixture, copies: int

@@ -239,7 +239,7 @@ def delimited_rows(
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(f"delimiter is {delimiter!r}. Expected one character, or '\\t' for a tab.")
     is_tsv, header = file_format(path)[0] == ".tsv", header and names is None
-    mark = delimiter or ("\t" if is_tsv else ",")
+    mark = delimiter or ("\t" if is_tsv else _delimiter(path, encoding) if header else ",")
     warns = [delimiter is None]  # once for all readings
     skipped = 0  # rows above the header: the line "sep=;", which tells Excel the delimiter, and titles
 
@@ -254,7 +254,7 @@ def delimited_rows(
         if cells is None:
             raise DataError(f"{path}: the file is empty. Add rows, or pass another file.")
         if delimiter is None and not is_tsv:
-            if written := re.fullmatch(r"sep=(.)?", ",".join(cells)):
+            if written := re.fullmatch(r"sep=(.)?", mark.join(cells)):
                 mark, skipped = written[1] or ",", 1
             elif header and len(cells) == 1:
                 mark = next((char for char in ";\t" if char in cells[0]), mark)
@@ -318,6 +318,18 @@ def _tab_records(path: Path, warns: list[bool], encoding: str | None) -> Iterato
                     "ends in .csv, and set --delimiter '\\t' (in Python delimiter='\\t')."
                 )
         yield number, cells
+
+
+def _delimiter(path: Path, encoding: str | None) -> str:
+    """Return the delimiter that divides all first rows into equal numbers of cells, otherwise a comma."""
+
+    def widths(mark: str) -> set[int]:
+        try:
+            return {len(cells) for _, cells in islice(_quoted_records(path, mark, encoding), _TITLE_ROWS)}
+        except DataError:
+            return set()
+
+    return next((mark for mark in ",;\t" if len(found := widths(mark)) == 1 and found != {1}), ",")
 
 
 def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:

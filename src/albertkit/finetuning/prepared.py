@@ -212,7 +212,8 @@ def _held_out(
         drawn = draw.sample(every, count)  # the result if all contents differ and every label is frequent
         for number in chain(drawn, draw.sample(every, len(every))):
             group = group_of[number]
-            if number in chosen or len(chosen) + len(group) > count:
+            # The first of equal examples draws them all, so that many equal ones are not drawn more often.
+            if number != group[0] or number in chosen or len(chosen) + len(group) > count:
                 continue
             taken = counts(group)
             if all(left[name] > those for name, those in taken.items()):

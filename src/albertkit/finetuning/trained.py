@@ -119,6 +119,8 @@ def open_trained(
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
     bound, loaded = load_task(task, model, settings, device=device)
+    if (best := Path(model) / "best").is_dir():
+        logger.info("%s is a run that has not finished. Its best model so far is %s.", model, best)
     source = as_source(data, name=name)
     options = data_options(model, bound, source, columns, labeled=labeled)
     if used := _changes(options, build(DataOptions, columns, where="columns")):
