@@ -1,6 +1,7 @@
 """Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
 
 import csv
+import shutil
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
@@ -237,6 +238,20 @@ def test_the_column_of_ids_is_remembered(model: Path, tmp_path: Path) -> None:
     ids = [row["key"] for row in rows]
     assert [one["id"] for one in predict(run, input=rows)] == ids
     assert "id" not in predict(run, input=[{"text": "the key"}])[0]
+
+
+def test_an_unfinished_run_names_its_best_model(
+    classifier: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    run = tmp_path / "run"
+    shutil.copytree(classifier, run)
+    (run / "best").mkdir()
+    predict(run, input=texts(1, 0))
+    assert "has not finished" not in caplog.text
+    (run / "report.json").unlink()  # written when the run finishes
+    predict(run, input=texts(1, 0))
+    assert f"has not finished. Its best model so far is {run / 'best'}." in caplog.text
 
 
 def test_predictions_in_a_workbook(

@@ -21,6 +21,7 @@ from albertkit.datasets.reader import ReadingReport
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.hub import BUNDLED_SENTENCES
 from albertkit.metrics import pearson, retrieval_scores, spearman
 from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import pipeline
@@ -125,6 +126,16 @@ def tune(
     )
 
 
+def test_a_run_starts_from_the_bundled_sentence_vectors(data: Path, tmp_path: Path) -> None:
+    recipe = replace(FAST, epochs=None, steps=1, evaluate_every=None)
+    train, validation = data / "train.jsonl", data / "validation.jsonl"
+    run = finetune(
+        "sentence-embedding", recipe=recipe, train=train, validation=validation, output=tmp_path / "run"
+    )
+    assert run.report is not None
+    assert run.report["model"] == BUNDLED_SENTENCES
+
+
 @pytest.fixture(scope="module")
 def trained(encoder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("run") / "pairs"
@@ -224,11 +235,16 @@ def test_predict_and_evaluate(trained: Path, data: Path, tmp_path: Path, run: Ru
     np.testing.assert_allclose(
         vectors, pipeline("feature-extraction", trained, device="cpu")(texts), atol=1e-5
     )
+    from pyarrow import parquet
+
+    assert run("predict", "--input", alone, "--output", tmp_path / "a.parquet", *arguments).status == 0
+    group = parquet.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    (vector,) = (one for one in columns if one.path_in_schema.startswith("vector"))
+    assert not vector.has_dictionary_page  # it would make the file larger
     pairs = data / "validation.jsonl"
     result = run("predict", "--input", pairs, "--output", tmp_path / "p.parquet", *arguments)
     assert result.status == 0, result.errors
-    from pyarrow import parquet
-
     found = parquet.read_table(tmp_path / "p.parquet").to_pylist()
     said = read_json_lines(trained / "predictions.jsonl")
     np.testing.assert_allclose(

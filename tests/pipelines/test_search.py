@@ -40,7 +40,8 @@ class TestEncode:
     def test_of_an_iterator_a_table_a_file_and_nothing(self, embed, tmp_path):
         expected = embed.encode(TEXTS)
         (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-        for texts in (iter(TEXTS), {"text": TEXTS}, tmp_path / "texts.txt"):
+        unnamed = {"key": ["a1", "b2", "c3", "d4"], "sentence": TEXTS}
+        for texts in (iter(TEXTS), {"text": TEXTS}, unnamed, tmp_path / "texts.txt"):
             np.testing.assert_array_equal(embed.encode(texts), expected)
         many = embed.encode(text for text in TEXTS * 300)
         np.testing.assert_array_equal(many, np.tile(expected, (300, 1)))
@@ -224,12 +225,14 @@ class TestFolder:
         assert index.has_file(file)
         assert index.has_file(file, id_column="key")
         assert not index.has_file(other)
-        with pytest.raises(DataError, match="id column 'key'"):
+        assert index.remove("k7") == 0
+        assert index.has_file(file)
+        with pytest.raises(DataError, match="ids from the column 'key'"):
             index.has_file(file, id_column="body")
 
     def test_repeated_ids_are_counted(self, embed, caplog):
         index = Index.build(TEXTS[:3], embed, ids=["a", "b", "a"])
-        assert (len(index), caplog.messages) == (3, ["1 texts have the id of another new text"])
+        assert (len(index), caplog.messages) == (3, ["new texts with the id of another new text: 1"])
 
     def test_a_text_that_is_too_long_is_named_by_its_row(self, embed, tmp_path):
         file = tmp_path / "texts.csv"

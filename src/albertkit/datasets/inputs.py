@@ -219,9 +219,13 @@ def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> Number
     by_name = {str(column).casefold(): column for column in columns}
     wanted = {name: by_name[name] for name in (*fields, rest) if name in by_name}
     if fields and fields[0] not in wanted:
-        has_text = fields[0] == "text" and wanted.keys() <= {"text"}
-        found = columns[0] if len(columns) == 1 else find_text_column(table) if has_text else None
-        if found is None or (len(fields) > 1 and fields[1] != "text_pair"):
+        found = None
+        if len(fields) == 1 or fields[1] == "text_pair":
+            if len(columns) == 1:
+                found = columns[0]
+            elif fields[0] == "text" and not wanted:
+                found = find_text_column(table)
+        if found is None:
             names = ", ".join(map(str, columns))
             raise DataError(f"{table.name}: the columns are {names}. Expected {', '.join(fields)}.")
         wanted[fields[0]] = found

@@ -26,6 +26,7 @@ from albertkit.tasks.registry import task_for
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
+from albertkit.training.progress import BEST
 from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ def open_trained(
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
     bound, loaded = load_task(task, model, settings, device=device)
-    if (best := Path(model) / "best").is_dir():
+    if (best := Path(model) / BEST).is_dir() and not is_run(Path(model)):
         logger.info("%s is a run that has not finished. Its best model so far is %s.", model, best)
     source = as_source(data, name=name)
     options = data_options(model, bound, source, columns, labeled=labeled)

@@ -143,7 +143,7 @@ class Index:
         vectors, texts = self._encode(inputs, **options), list(inputs)
         given = {str(_plain(name)) for name in ids}
         if repeated := len(ids) - len(given):
-            logger.warning("%s texts have the id of another new text", f"{repeated:,}")
+            logger.warning("new texts with the id of another new text: %s", f"{repeated:,}")
         self._keep([name not in given for name in known])
         self._add(vectors, texts, ids)
         self.columns = columns or self.columns
@@ -165,8 +165,12 @@ class Index:
             if all(name in (None, column) for name, column in zip(given, columns, strict=True)):
                 return True
         if used:
-            names = "text column {!r} and id column {!r}".format(*used[0])
-            raise DataError(f"the index has the texts of {path}, read with {names}. Build another index.")
+            text, name = used[0]
+            ids = "the numbers of the rows" if name is None else f"the column {name!r}"
+            raise DataError(
+                f"the index has the texts of {path} from the column {text!r}, with ids from {ids}. For other "
+                "columns, build another index."
+            )
         return False
 
     def remove(self, ids: Any) -> int:
@@ -181,7 +185,8 @@ class Index:
         if not any(kept):
             raise DataError("all texts of the index would be removed. An index has at least one.")
         self._keep(kept)
-        self.sources = []  # the index no longer has all texts of its files
+        if not all(kept):
+            self.sources = []  # the index no longer has all texts of its files
         return before - len(self)
 
     def _ids(self) -> list[str]:

@@ -35,12 +35,12 @@ from albertkit.errors import TrainingError, short
 from albertkit.files import contents, finite, flush_to_disk, full_disk_named, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
-from albertkit.training.progress import CURVES, METRICS, RUN_JSON, TENSORBOARD, metrics_lines
+from albertkit.training.progress import BEST, CURVES, METRICS, RUN_JSON, TENSORBOARD, metrics_lines
 from albertkit.training.settings import TrainingSettings, flat_values
 from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16
 
-LOCK, BEST = ".lock", "best"
+LOCK = ".lock"
 STATE_JSON, STATE_TENSORS = "training_state.json", "training_state.safetensors"
 _STEP = re.compile("step-[0-9]+")
 _METRICS = ("metrics", "best_metrics")  # fields of the state that may be NaN, which is null in the file

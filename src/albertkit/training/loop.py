@@ -24,7 +24,6 @@ from albertkit.files import copy_file
 from albertkit.modeling.layers import compile_layers
 from albertkit.training.callbacks import Callback, CallbackList
 from albertkit.training.checkpoints import (
-    BEST,
     STATE_TENSORS,
     checkpoint_folder,
     checkpoints,
@@ -36,7 +35,7 @@ from albertkit.training.checkpoints import (
 )
 from albertkit.training.distributed import World, stop_signals
 from albertkit.training.optimizers import build_optimizer, clip_gradients
-from albertkit.training.progress import reporters
+from albertkit.training.progress import BEST, reporters
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory

@@ -27,6 +27,8 @@ record_writer = optional("tensorboard.summary.writer.record_writer", extra="trai
 logger = logging.getLogger(__name__)
 
 METRICS, TENSORBOARD, CURVES, RUN_JSON = "metrics.jsonl", "tensorboard", "curves.png", "run.json"
+BEST = "best"
+"""Folder of the best model while a run has not finished."""
 LOGGED_DIGITS = 6
 """Decimal places of the metrics in `metrics.jsonl`."""
 _NUMBERS = count()  # of the TensorBoard files of this process, which may begin in the same second
