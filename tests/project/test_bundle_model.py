@@ -1,5 +1,6 @@
 """Tests of `scripts/bundle_model.py`: it replaces only a bundled model, and only if the new model passes."""
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ def bundle_model(script: Callable[[str], ModuleType]) -> ModuleType:
 def run(tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
     """Return the folder of a finished run, next to its recipe, tokenizer and shards."""
     write_pretraining_data(tmp_path, tiny_texts, tiny_vocabulary, holdout_every=10)
+    for name in ("books", "modern"):
+        shutil.copytree(tmp_path / "shards" / "validation", tmp_path / "shards" / name)
     (tmp_path / "recipe.toml").write_text(short_recipe(steps=2))
     settings = build(PretrainingSettings, read_recipe(tmp_path / "recipe.toml"), where="recipe")
     run_pretraining(settings, tmp_path / "shards", tmp_path / "tokenizer", tmp_path / "run")
