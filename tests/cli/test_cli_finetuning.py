@@ -35,7 +35,7 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
     assert result.status == 0, result.errors
     assert result.json[0]["accuracy"] == 1.0
     assert "train.csv: 32 examples, 1 skipped" in result.errors
-    assert "2 labels (single label classification): new 16, old 16" in result.errors
+    assert "2 labels (single-label classification): new 16, old 16" in result.errors
 
     report = tmp_path / "report"
     result = run(

@@ -161,7 +161,7 @@ def test_notes_describe_labels_of_any_shape() -> None:
     assert several.notes([[["food", "plant"], []], [["food"], ["food"]]])[0].endswith(": food 3, plant 1")
     mixed = LabelSet(CLASS, ("film", "stars"))
     for labels in ([{"topic": "film"}] * 2, [("film", 4.0)] * 2):
-        assert mixed.notes(labels) == ["2 labels (single label classification): film, stars"]
+        assert mixed.notes(labels) == ["2 labels (single-label classification): film, stars"]
     numbers = LabelSet(NUMBER, ("stars",))
     assert numbers.notes([[[0.5, float("nan")], [3.0]]]) == ["labels are numbers (regression): 0.5 to 3"]
     assert numbers.notes([[0.5, 3.0], [1.0], 2.0]) == ["labels are numbers (regression): 0.5 to 3"]

@@ -59,7 +59,7 @@ def _print_labels(classes: dict[str, dict[str, float]], confusion: dict[str, dic
     console.print()
     print_table(console, table)
     if len(shown) < len(classes):
-        console.print(f"the {len(shown)} labels with the lowest F1 of {len(classes):,}", style="dim")
+        console.print(f"{len(shown)} of {len(classes):,} labels, those with the lowest F1", style="dim")
     if confusions := most_confused(confusion):
         table = new_table("true", "predicted", right=["count"])
         for true, predicted, count in confusions:

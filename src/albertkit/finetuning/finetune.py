@@ -273,7 +273,8 @@ def run_seeds(
         copy_file(folder / name, output / name)
     write_json(output / "report.json", finite(report))
     for name, figures in summary.items():
-        logger.info(f"{name}: {figures['mean']:.4f} +- {figures['deviation']:.4f} over {seeds} seeds")
+        mean, deviation = figures["mean"], figures["deviation"]
+        logger.info(f"{name}: mean {mean:.4f}, standard deviation {deviation:.4f} ({seeds} seeds)")
     logger.info("best run: seed-%d", best)
     return replace(results[best], folder=output, report=report)
 
@@ -323,7 +324,7 @@ def _finish(
         if settings.task.threshold == "auto":
             shown = ", ".join(f"{name} {value:g}" for name, value in tuned[THRESHOLDS_KEY].items())
             name = "f1" if "f1" in before.metrics else "f1_macro"
-            figures = f"{name} {evaluation.metrics[name]:.4f} instead of {before.metrics[name]:.4f}"
+            figures = f"{name} {evaluation.metrics[name]:.4f} before {before.metrics[name]:.4f}"
             logger.info(f"thresholds tuned on the validation data: {shown} ({figures})")
     collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
     # If no evaluation had a value, the loop keeps the last model.

@@ -152,10 +152,11 @@ def pretrain(
     output = Path(output)
     with lines_shown(), join_world(device) as world, full_disk_named(output):
         result = run_pretraining(chosen, data, tokenizer, output, world=world, callbacks=callbacks)
-        ending = "finished" if result.finished else "stopped (the same command resumes the run)"
+        ending = "finished" if result.finished else "stopped"
         logger.info(
             f"{ending} at step {result.step}, {result.tokens:,} tokens, "
             f"{result.seconds / 60:.1f} minutes of training; model in {output}"
+            f"{'' if result.finished else '; the same command resumes the run'}"
         )
     return PretrainingRun(
         folder=output,

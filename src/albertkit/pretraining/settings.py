@@ -204,11 +204,11 @@ class PretrainingSettings:
         rate = training.learning_rate or 0.0
         spread = self.model.get("initializer_range", 0.02)
         if training.optimizer == "lamb" and rate > _LAMB_LIMIT:
-            notes.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
+            notes.append(f"a learning rate of {rate:g} is too high for LAMB: set at most {_LAMB_LIMIT:g}")
         if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
             notes.append(
-                f"a learning rate of {rate:g} is high for AdamW with initializer_range {spread:g}: runs with "
-                f"a learning rate above {_ADAMW_LIMIT:g} times initializer_range collapsed"
+                f"a learning rate of {rate:g} is too high for AdamW with initializer_range {spread:g}: "
+                f"set at most {_ADAMW_LIMIT * spread:g}"
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
             notes.append("there is no warm-up: set warmup_steps or warmup_tokens")
@@ -228,7 +228,7 @@ class PretrainingSettings:
         if self.init_from is None and positions > length:
             notes.append(
                 f"max_position_embeddings is {positions}, but max_seq_length is {length}: the run does not "
-                "train the later positions, and the model is wrong for longer texts until a further run does"
+                f"train the positions above {length}, so the model is wrong for longer texts"
             )
         return notes
 

@@ -83,9 +83,7 @@ def serve(
             logger.info("metrics and health on port %d", chosen.metrics_port)
         if key is None and not is_local:
             logger.warning(
-                "other machines can reach %s, and requests need no key. To require a key, pass --key-file "
-                "or set %s.",
-                chosen.host,
+                "other machines can send requests without a key. To require one, pass --key-file or set %s.",
                 KEY_VARIABLE,
             )
         host, port = listening[0].getsockname()[:2]

@@ -77,7 +77,7 @@ class LabelKind(Enum):
         """The problem type in a model's config; None for `TAGS`, which the model class implies."""
         self.function: Function = function
         self.dtype = dtype
-        self.title = (problem_type or "single_label_classification").replace("_", " ")
+        self.title = (problem_type or "single_label_classification").replace("_", "-", 1).replace("_", " ")
 
 
 CLASS, SEVERAL, NUMBER, TAGS = LabelKind.CLASS, LabelKind.SEVERAL, LabelKind.NUMBER, LabelKind.TAGS

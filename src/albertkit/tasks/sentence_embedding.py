@@ -40,9 +40,9 @@ from albertkit.tokenization.special_tokens import Parsing
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
-    "alone": "single texts: train each to be similar to itself with another dropout, and unlike the others",
-    "scored": "pairs with scores: train the cosine similarities to have the order of the scores",
-    "together": "pairs: train each first text to be more similar to its second text than to other texts",
+    "alone": "single texts: each is trained to be similar to itself with another dropout, unlike the others",
+    "scored": "pairs with scores: the cosine similarities are trained to have the order of the scores",
+    "together": "pairs: each first text is trained to be more similar to its second text than to other texts",
 }
 
 
