@@ -276,7 +276,7 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
     for source, message in sources:
         with pytest.raises(DataError, match=message):
             TextExample.read(source)
-    with pytest.raises(ConfigError, match="header and delimiter are for CSV"):
+    with pytest.raises(ConfigError, match="header is for CSV"):
         TextExample.read([{"text": "a", "label": 1}], DataOptions(header=False))
     with pytest.raises(DataError, match="record from line 2: not CSV"):
         list(TextExample.read(write("a.csv", 'text,label\n"never closed,1\n')))

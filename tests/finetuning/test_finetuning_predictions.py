@@ -311,6 +311,19 @@ def test_some_columns_are_kept(classifier: Path, tmp_path: Path) -> None:
         assert [*record] == ["row", *kept, "label", "score", "scores", "cut"]
 
 
+def test_the_delimiter_of_the_output_for_sources_without_one(classifier: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the river"}]
+    for number, name in enumerate(("in.xlsx", "in.jsonl", None)):
+        source: Any = rows if name is None else tmp_path / name
+        if name is not None:
+            predict(classifier, input=rows, keep_columns=True, output=source)
+        output = tmp_path / f"{number}.csv"
+        options = {"text_column": "text", "delimiter": ";"}
+        made = predict(classifier, input=source, output=output, keep_columns="text", **options)
+        assert output.read_text().startswith("row;text;label;")
+        assert made[0]["text"] == "the river"
+
+
 def test_the_encoding_of_the_output(classifier: Path, tmp_path: Path) -> None:
     for encoding, mark in (("utf-8-sig", b"\xef\xbb\xbfrow"), ("utf-16", b"\xff\xfe"), ("cp1252", b"row")):
         (tmp_path / "in.csv").write_text("text;note\nthe river;gr\u00fcn\n", encoding=encoding)
