@@ -1,6 +1,7 @@
 """Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
 
 import csv
+import re
 import shutil
 from dataclasses import replace
 from datetime import date, datetime
@@ -357,7 +358,10 @@ def test_a_csv_file_has_the_delimiter_of_the_input(classifier: Path, tmp_path: P
         assert made[0]["note"] == "a,b"
 
 
-def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) -> None:
+def test_a_row_without_text_has_no_prediction(
+    classifier: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     rows = [{"text": "the river"}, {"text": " "}, {"text": None}, {"text": "\u200b"}]
     first, *others = predict(classifier, input=rows)
     assert "problem" not in first
@@ -366,6 +370,9 @@ def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) 
         assert record["scores"] == dict.fromkeys(first["scores"])
         assert record["problem"] == problem
     predict(classifier, input=rows, output=tmp_path / "out.csv")
+    assert re.findall(r"(\d+) predictions in .*: (\d+)", caplog.text) == [("1", "3")]
+    predict(classifier, input=rows, output=tmp_path / "abstained.csv", threshold=1.0)
+    assert re.findall(r"(\d+) predictions in .*: (\d+)", caplog.text)[1:] == [("0", "4")]
     with (tmp_path / "out.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [(one["label"], one["problem"]) for one in lines] == [
