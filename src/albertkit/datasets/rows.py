@@ -275,6 +275,7 @@ def delimited_rows(
             )
         elif header:
             advice = ", or --no-header if the first line is an example (in Python header=False)"
+            advice += ". If the line is a title, delete it" if len(columns) == 1 else ""
 
     def read() -> Iterator[Row]:
         rows = _without_blank_end(islice(records(), int(header), None))
