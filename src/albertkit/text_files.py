@@ -58,6 +58,16 @@ def read_lines(path: Path, encoding: str | None = None) -> Lines:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
+def is_utf8(path: Path) -> bool:
+    """Return whether a file can be read without naming its encoding."""
+    try:
+        for _ in read_lines(path):
+            pass
+    except DataError:
+        return False
+    return True
+
+
 def read_records(path: Path, encoding: str | None = None) -> Lines:
     """Yield the lines of a file of records, as `read_lines` does; raise DataError if they end in CR."""
     for number, line, share in read_lines(path, encoding):

@@ -89,6 +89,10 @@ class TestSearch:
         assert_one_line_error(run("search", "--index", tmp_path, "--query", "a"), "has no index")
         result = run("search", "--texts", texts, "--query", "a", "--text-column", "body")
         assert_one_line_error(result, "no column 'body'. The columns are id, text")
+        (tmp_path / "faq.csv").write_text("id,text\n1,a\n")
+        result = run("search", "--texts", tmp_path / "faq.csv", "--query", "a", "--text-column", "body")
+        assert_one_line_error(result, "no column 'body'")
+        assert "--no-header" not in result.errors
         run("search", "--texts", texts, "--index", tmp_path / "index")
         result = run("search", "--index", tmp_path / "index", "--query", "a", "--model", BUNDLED)
         assert_one_line_error(result, "does not compute the vectors of this index")

@@ -172,6 +172,7 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
         ("a.csv", "text,text,label\nx,y,1\n", "2 columns are named 'text'"),
         ("a.jsonl", '\n[\n{"text": "x"},\n', r"line 2: expected one JSON object per line.* jq -c '.\[\]'"),
         ("a.csv", "a river,x\n", "no column 'text'.* or --no-header if the first line is"),
+        ("a.csv", "Export of 2026-11-01\nid;text;label\n1;x;1\n", "If the line is a title, delete it"),
         ("a.jsonl", '{\n"text": "x"\n}\n', "a.jsonl, line 1: not JSON.* Expected one JSON object per line"),
         ("a.jsonl", "\n", "the file is empty"),
         ("a.json", "[]", r"unknown kind of file.* jq -c '.\[\]'"),
@@ -276,7 +277,7 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
     for source, message in sources:
         with pytest.raises(DataError, match=message):
             TextExample.read(source)
-    with pytest.raises(ConfigError, match="header and delimiter are for CSV"):
+    with pytest.raises(ConfigError, match="header is for CSV"):
         TextExample.read([{"text": "a", "label": 1}], DataOptions(header=False))
     with pytest.raises(DataError, match="record from line 2: not CSV"):
         list(TextExample.read(write("a.csv", 'text,label\n"never closed,1\n')))

@@ -75,11 +75,11 @@ def test_wrong_workbooks_are_an_error(tmp_path: Path, write: Write) -> None:
     ):
         with pytest.raises(DataError, match=message):
             read_rows(source, **options)
-    for options in ({"sheet": "a"}, {"encoding": "utf-99"}, {"encoding": "base64"}):
+    for options in ({"sheet": "a"}, {"encoding": "utf-99"}, {"encoding": "base64"}, {"delimiter": ";;"}):
         with pytest.raises(ConfigError, match=next(iter(options))):
             read_rows(write("a.csv", "text\na\n"), **options)
     with pytest.raises(ConfigError, match="delimiter"):
-        read_rows(path, delimiter=";")
+        read_rows(path, delimiter=";;")
 
 
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])

@@ -205,3 +205,17 @@ def test_every_label_keeps_a_training_example(model: Path, seed: int) -> None:
     prepared = prepared_with_hold_out(model, "text-classification", examples, seed)
     assert len(prepared.validation.examples) == 4
     assert {row.labels for row in prepared.rows} == set(range(10))
+
+
+def test_equal_texts_with_different_labels_are_counted(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    texts_and_labels = ("a x", "a y", "a x", "b x", "b x", "N/A y", "N/A y", "- x")
+    training = [TextExample(text, label=label) for text, label in map(str.split, texts_and_labels)]
+    prepared = prepare(
+        TASKS["text-classification"](), FAST, model=model, train=training, validation=training[:2],
+        options=DataOptions(),
+    )  # fmt: skip
+    assert prepared.data["training"]["conflicting_labels"] == 3
+    assert "training: 3 of 8 examples have a text that also has another label, such as 'a'" in caplog.text
+    assert "training: 'N/A' (2) may stand for a missing text" in caplog.text
+    assert "'-'" not in caplog.text

@@ -1,6 +1,7 @@
 """Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
 
 import csv
+import re
 import shutil
 from dataclasses import replace
 from datetime import date, datetime
@@ -311,6 +312,19 @@ def test_some_columns_are_kept(classifier: Path, tmp_path: Path) -> None:
         assert [*record] == ["row", *kept, "label", "score", "scores", "cut"]
 
 
+def test_the_delimiter_of_the_output_for_sources_without_one(classifier: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the river"}]
+    for number, name in enumerate(("in.xlsx", "in.jsonl", None)):
+        source: Any = rows if name is None else tmp_path / name
+        if name is not None:
+            predict(classifier, input=rows, keep_columns=True, output=source)
+        output = tmp_path / f"{number}.csv"
+        options = {"text_column": "text", "delimiter": ";"}
+        made = predict(classifier, input=source, output=output, keep_columns="text", **options)
+        assert output.read_text().startswith("row;text;label;")
+        assert made[0]["text"] == "the river"
+
+
 def test_the_encoding_of_the_output(classifier: Path, tmp_path: Path) -> None:
     for encoding, mark in (("utf-8-sig", b"\xef\xbb\xbfrow"), ("utf-16", b"\xff\xfe"), ("cp1252", b"row")):
         (tmp_path / "in.csv").write_text("text;note\nthe river;gr\u00fcn\n", encoding=encoding)
@@ -344,7 +358,10 @@ def test_a_csv_file_has_the_delimiter_of_the_input(classifier: Path, tmp_path: P
         assert made[0]["note"] == "a,b"
 
 
-def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) -> None:
+def test_a_row_without_text_has_no_prediction(
+    classifier: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     rows = [{"text": "the river"}, {"text": " "}, {"text": None}, {"text": "\u200b"}]
     first, *others = predict(classifier, input=rows)
     assert "problem" not in first
@@ -353,6 +370,9 @@ def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) 
         assert record["scores"] == dict.fromkeys(first["scores"])
         assert record["problem"] == problem
     predict(classifier, input=rows, output=tmp_path / "out.csv")
+    assert re.findall(r"(\d+) predictions in .*: (\d+)", caplog.text) == [("1", "3")]
+    predict(classifier, input=rows, output=tmp_path / "abstained.csv", threshold=1.0)
+    assert re.findall(r"(\d+) predictions in .*: (\d+)", caplog.text)[1:] == [("0", "4")]
     with (tmp_path / "out.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [(one["label"], one["problem"]) for one in lines] == [

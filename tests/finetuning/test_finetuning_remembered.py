@@ -50,6 +50,27 @@ def test_columns_with_a_comma_in_their_names(model: Path, tmp_path: Path) -> Non
     assert evaluate(tmp_path / "choices", data=listed).metrics == run.metrics
 
 
+def test_the_encoding_is_used_again_for_files_that_are_not_in_utf8(model: Path, tmp_path: Path) -> None:
+    rows = [{"text": f"f\xfcr {one['text']}", "label": one["label"]} for one in texts(24, 3)]
+    content = write_csv(tmp_path / "data.csv", rows).read_text(encoding="utf-8")
+    file = tmp_path / "excel.csv"
+    file.write_text(content, encoding="cp1252")
+    run = finetune(
+        "text-classification", recipe=FAST, steps=1, model=model, train=file, validation=file,
+        output=tmp_path / "run", device="cpu", encoding="cp1252",
+    )  # fmt: skip
+    assert run.report is not None
+    assert run.report["columns"] == {"encoding": "cp1252"}
+    assert evaluate(tmp_path / "run", data=file).metrics == run.report["metrics"]
+    for encoding in ("cp1252", "utf-8", "utf-8-sig", "utf-16"):
+        (tmp_path / "new.csv").write_text(content, encoding=encoding)
+        predictions = predict(tmp_path / "run", input=tmp_path / "new.csv", keep_columns="text")
+        assert [one["text"] for one in predictions] == [one["text"] for one in rows]
+    output = tmp_path / "answers.csv"
+    predict(tmp_path / "run", input=rows, keep_columns="text", output=output)
+    assert rows[0]["text"] in output.read_text(encoding="utf-8")
+
+
 def test_an_evaluation_counts_the_texts_of_the_training(
     classifier: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -94,8 +94,9 @@ def test_metrics_of_a_model_that_abstains() -> None:
     assert metrics["accuracy_answered"] == pytest.approx(2 / 3)
     assert metrics["f1"] == pytest.approx(2 / 3)  # of b: one of two, and no other
     pairs = zip(examples, predictions, strict=True)
-    confidences = [decision.confidence for pair in pairs for decision in task.decisions(*pair)]
-    assert [confidence is None for confidence in confidences] == [False, True, False, False]
+    decisions = [decision for pair in pairs for decision in task.decisions(*pair)]
+    assert [decision.confidence is None for decision in decisions] == [False, True, False, False]
+    assert [decision.error()[1]["score"] for decision in decisions] == pytest.approx([0.9, 0.6, 0.8, 0.75])
     assert "coverage" not in task_for("ab", CLASSES).measure(examples, predictions[:1] * 4)
     none = [decided(task, 0.6, 0.4)] * 4
     assert task.measure(examples, none)["accuracy_answered"] == 0

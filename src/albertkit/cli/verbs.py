@@ -136,7 +136,8 @@ def _finetune(*, json: bool = False, **given: Any) -> None:
         logger.info("best model at step %d; model and report are in %s", run.report["step"], given["output"])
         printing.print_metrics(run.report, json)
     elif getattr(run, "is_main", False):
-        logger.info("stopped at step %d; the same command resumes the run", run.step)
+        resume = "The same command resumes the run, and writes the report when the run has finished."
+        logger.info("stopped at step %d. %s", run.step, resume)
     _exit_with(run)
 
 

@@ -45,7 +45,8 @@ class DataOptions:
     .csv a comma, or a semicolon or a tab if the header has no comma)."""
     encoding: str | None = None
     """Encoding of text files, such as cp1252 (default: UTF-8, with or without a byte order mark, or UTF-16
-    with one). predict also writes .csv and .tsv files in it. For Excel, choose utf-8-sig."""
+    with one). For other files, evaluate and predict use the encoding of the fine-tuning. predict also writes
+    .csv and .tsv files in it. For Excel, choose utf-8-sig."""
     sheet: str | None = None
     """Name of the sheet of an .xlsx file (default: the first sheet)."""
     glue: str | None = None

@@ -148,7 +148,8 @@ def read_rows(
     Args:
         source: the path of a file, or of a folder of `datasets`; or rows in memory.
         header: whether the first row of a CSV, TSV or XLSX file names the columns; without, they are "0", ...
-        delimiter: separator between cells, if it differs from the default of the ending.
+        delimiter: separator between the cells of a CSV or TSV file, if it differs from the default of the
+            ending.
         encoding: encoding of a text file; None for UTF-8, or UTF-16 with a byte order mark.
         sheet: name of the sheet of an XLSX file; None for the first sheet.
         name: the name of rows in memory in messages.
@@ -161,14 +162,18 @@ def read_rows(
         except (LookupError, ValueError):
             known = "utf-8-sig, cp1252 or utf-16"
             raise ConfigError(f"encoding is {encoding!r}. Expected a name such as {known}.") from None
+    if delimiter == "\\t":  # a shell passes a tab as two characters
+        delimiter = "\t"
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ConfigError(f"delimiter is {delimiter!r}. Expected one character, or '\\t' for a tab.")
     if sheet is not None and kind != ".xlsx":
         raise ConfigError("sheet is for XLSX files. Omit it for this source.")
     if path and kind in (".csv", ".tsv"):
         return delimited_rows(existing_file(path), header=header, delimiter=delimiter, encoding=encoding)
-    if path and kind == ".xlsx" and delimiter is None:
+    if path and kind == ".xlsx":
         return _sheet_rows(existing_file(path), sheet, header=header)
-    if not header or delimiter is not None:
-        raise ConfigError("header and delimiter are for CSV and TSV files. Omit them for this source.")
+    if not header:
+        raise ConfigError("header is for CSV, TSV and XLSX files. Omit it for this source.")
     if path is None:
         return source if isinstance(source, Rows) else object_rows(source, name)
     if path.is_dir():
@@ -234,10 +239,6 @@ def delimited_rows(
     encoding: str | None = None,
 ) -> Rows:
     """Return the rows of a CSV or TSV file; `names` are the columns of a file without header."""
-    if delimiter == "\\t":  # a shell passes a tab as two characters
-        delimiter = "\t"
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ConfigError(f"delimiter is {delimiter!r}. Expected one character, or '\\t' for a tab.")
     is_tsv, header = file_format(path)[0] == ".tsv", header and names is None
     mark = delimiter or ("\t" if is_tsv else _delimiter(path, encoding) if header else ",")
     warns = [delimiter is None]  # once for all readings
@@ -274,6 +275,7 @@ def delimited_rows(
             )
         elif header:
             advice = ", or --no-header if the first line is an example (in Python header=False)"
+            advice += ". If the line is a title, delete it" if len(columns) == 1 else ""
 
     def read() -> Iterator[Row]:
         rows = _without_blank_end(islice(records(), int(header), None))

@@ -140,7 +140,8 @@ class Evaluation(Result):
         Each has the `row` of the data, the columns of the data, and `true`, `predicted` and `score`, the
         probability of the prediction. A column of the data whose name is taken is named `input_NAME`.
 
-        * Labels and choices: the most probable wrong prediction comes first.
+        * Labels and choices: the most probable wrong prediction comes first. If the model abstains,
+          `predicted` is None, and `score` is the probability of the best label. These rows come last.
         * Several labels: `missed` and `extra` are the wrong labels, and `score` is the probability of the
           worst of these decisions.
         * Numbers: all predictions, the largest `deviation` first.

@@ -254,11 +254,15 @@ def predict(
                         progress(count, total)
                     else:
                         bar.update_count(count, total, "examples")
+            cut, missing = list[int](), 0
             if predictor.vectors is None:
-                cut = [record["cut"] for record in _records(lines) if record.get("cut")]
+                for record in _records(lines):
+                    cut += [record["cut"]] if record.get("cut") else []
+                    # A model with thresholds can abstain.
+                    missing += "problem" in record or record.get(predictor.task.answer, "") is None
                 convert(lines, output, encoding, delimiter)
             else:
-                cut = _write_npy(lines, output, predictor.vectors)
+                cut, missing = _write_npy(lines, output, predictor.vectors)
         except BaseException as error:
             if count:
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
@@ -268,11 +272,13 @@ def predict(
                 lines.unlink(missing_ok=True)
             raise
     lines.unlink()
-    logger.info("%s predictions in %s", f"{count:,}", output)
+    predicted = f"{count - missing:,}"
+    also = f"; rows without a prediction: {missing:,}" if missing else ""
+    logger.info("%s predictions in %s%s", predicted, output, also)
     if cut:
         where = "" if suffix == ".npy" else "; see the column 'cut'"
         logger.info(
-            f"{len(cut):,} of {count:,} predictions are for truncated examples "
+            f"{len(cut):,} of {predicted} predictions are for truncated examples "
             f"({sum(cut):,} tokens removed, at most {max(cut):,} from one example{where})"
         )
     return Predictions(count, cut, output, encoding=encoding, delimiter=delimiter)
@@ -555,8 +561,11 @@ def _vector_records(task: Task) -> np.dtype[Any]:
     return np.dtype([(VECTOR, "<f4", size), ("cut", "<i4")])
 
 
-def _write_npy(source: Path, output: Path, records: np.dtype[Any]) -> list[int]:
-    """Write a row for each record, NaN without a text. Return the numbers of cut tokens above 0."""
+def _write_npy(source: Path, output: Path, records: np.dtype[Any]) -> tuple[list[int], int]:
+    """Write a row for each record, NaN without a text.
+
+    Return the numbers of cut tokens above 0, and the number of rows without a text.
+    """
     missing, cut = 0, list[int]()
     with atomic_path(output) as target, source.open("rb") as file, target.open("wb") as written:
         count = (source.stat().st_size - len(file.readline())) // records.itemsize
@@ -570,7 +579,7 @@ def _write_npy(source: Path, output: Path, records: np.dtype[Any]) -> list[int]:
             written.write(block[VECTOR].tobytes())
     if missing:
         logger.warning("rows without text: %s. Their vectors are NaN.", f"{missing:,}")
-    return cut
+    return cut, missing
 
 
 def _size_of_vectors(lines: Path) -> int | None:

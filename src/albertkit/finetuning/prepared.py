@@ -19,7 +19,7 @@ from albertkit.checkpoints.match import LoadReport
 from albertkit.config import THRESHOLDS_KEY, AlbertConfig
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.evaluate import EvaluationSet
 from albertkit.finetuning.losses import balanced_weights
@@ -28,7 +28,7 @@ from albertkit.finetuning.trained import content_hashes, length_note, saved_colu
 from albertkit.heads import head_of
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.labels import BLANK, LabelSet, spelling_key
 from albertkit.tasks.loading import RowCounts, Splits, features_of_all, left_out, load_splits, open_reader
 from albertkit.tasks.task import Task
 from albertkit.vocabularies import load_tokenizer
@@ -124,6 +124,8 @@ def prepare(
         logger.info("validation: %s", shared_note(shared, len(examples["validation"])))
     if splits.labels is not None:
         _log(splits.labels.notes(map(task.truth, examples["training"])))
+        data["training"]["conflicting_labels"], notes = _equal_texts(task, examples["training"])
+        _log(f"training: {note}" for note in notes)
     weights = None
     if settings.class_weights != "none":
         classes = task.learnt_classes(row for unit in units for row in unit)
@@ -147,6 +149,25 @@ def _log(notes: Iterable[str | None]) -> None:
     for note in notes:
         if note:
             logger.info("%s", note)
+
+
+def _equal_texts(task: Task, training: Sequence[Any]) -> tuple[int, list[str]]:
+    """Return how many examples have a text that also has another label, and notes on equal texts."""
+    labels: dict[Any, Counter[str]] = {}
+    for example in training:
+        labels.setdefault(content_of(example), Counter())[str(task.truth(example))] += 1
+    labels.pop(None, None)  # examples of your own class
+    texts = {" ".join(map(str, filter(None, content))): counts for content, counts in labels.items()}
+    differing = {text: counts.total() for text, counts in texts.items() if len(counts) > 1}
+    conflicting, notes = sum(differing.values()), []
+    if differing:
+        what = f"have a text that also has another label, such as {short(next(iter(differing)))}"
+        notes.append(f"{conflicting:,} of {len(training):,} examples {what}")
+    for text, counts in texts.items():
+        if spelling_key(text) in {*BLANK, "none"} and counts.total() > 1:
+            what = f"{text!r} ({counts.total():,}) may stand for a missing text"
+            notes.append(f"{what}. If so, empty these cells.")
+    return conflicting, notes
 
 
 def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:

@@ -14,7 +14,7 @@ from albertkit.checkpoints.match import saved_class
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Reader
-from albertkit.datasets.rows import Rows, as_source, read_rows
+from albertkit.datasets.rows import Rows, as_source, existing_file, read_rows
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
@@ -25,7 +25,7 @@ from albertkit.tasks.loading import open_reader
 from albertkit.tasks.registry import task_for
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
-from albertkit.text_files import file_format
+from albertkit.text_files import file_format, is_utf8
 from albertkit.training.progress import BEST
 from albertkit.vocabularies import load_tokenizer
 
@@ -37,9 +37,10 @@ CONTENTS = "training_contents.jsonl"
 """File of a run with a hash of each text, pair or context of its training examples, one per line. Files with
 this ending are not uploaded to the hub."""
 _LAYOUT = ("header", "delimiter")
-_OF_FILE = ("glue", "encoding", "sheet")
+_OF_FILE = ("glue", "sheet")
 _OF_LABELS = {"label_column", "label_separator", "merge_labels", "negative_column", "answers_column"}
 _NO_COLUMNS = ("label_separator", "merge_labels")
+_TEXTS = (".csv", ".tsv", ".jsonl", ".txt")
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
@@ -149,7 +150,7 @@ def length_note(task: Task) -> str | None:
 def saved_columns(options: DataOptions) -> dict[str, Any]:
     """Return the data options that differ from their defaults, for a report.
 
-    The options of the file alone, such as its encoding, are left out.
+    The options of the file alone, such as its sheet, are left out.
     """
     changes = _changes(options, DataOptions())
     return {name: value for name, value in changes.items() if name not in _OF_FILE}
@@ -172,13 +173,16 @@ def data_options(
     trained = {name: value for name, value in remembered.items() if name in known}
     if not trained or options.glue is not None:
         return options
+    is_text = isinstance(data, str | Path) and file_format(Path(data))[0] in _TEXTS
+    if "encoding" in trained and is_text and not is_utf8(existing_file(Path(data))):
+        options = replace(options, encoding=trained["encoding"])
     table = _table(task, data, options)
     if table is not None and file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
 
     def applies(name: str) -> bool:
-        if name in _NO_COLUMNS or name in _LAYOUT:
+        if name in (*_NO_COLUMNS, *_LAYOUT, "encoding"):
             return name in _NO_COLUMNS
         if table is None:  # CoNLL files have column numbers
             return str(trained[name]).removeprefix("-").isdecimal()

@@ -469,6 +469,7 @@ def _read_table(
     text = usual("text_column", *USUAL_COLUMNS["text"], known[0] if len(known) == 1 else None)
     text = text or find_text_column(rows) or "text"
     id_column = usual("id_column", "id" if text != "id" else None)
+    rows.advice = ""  # an index has no options of the layout
     rows.check_columns(text_column=text, id_column=id_column)
     texts, names = [], []
     for number, row in enumerate(rows, start=first):

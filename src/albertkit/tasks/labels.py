@@ -83,8 +83,9 @@ class LabelKind(Enum):
 CLASS, SEVERAL, NUMBER, TAGS = LabelKind.CLASS, LabelKind.SEVERAL, LabelKind.NUMBER, LabelKind.TAGS
 KINDS = {kind.problem_type: kind for kind in (CLASS, SEVERAL, NUMBER)}
 
+BLANK = {"-", "--", "?", "n/a", "#n/a", "na", "nan"}
+"""Texts of cells that may stand for a missing value."""
 _SHOWN, _RARE_SHOWN = 20, 5
-_BLANK = {"-", "--", "?", "n/a", "#n/a", "na", "nan"}
 _FEW_NUMBERS = 10  # up to this many different whole numbers are likely classes
 _WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")  # a decimal comma, or separated thousands
 _NUMBER_FORM = "with a decimal point and no thousands separator"
@@ -343,7 +344,7 @@ class LabelSet:
         if rare := [repr(name) for name in names if counts[name] == 1]:
             shown = _listed(rare, _RARE_SHOWN)
             notes.append(f"labels with a single training example, perhaps by mistake: {shown}")
-        if blank := [name for name in names if spelling_key(name) in _BLANK]:
+        if blank := [name for name in names if spelling_key(name) in BLANK]:
             shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in blank)
             notes.append(f"labels that may stand for a missing label: {shown}. If so, empty these cells.")
         spellings = Counter(map(spelling_key, names))

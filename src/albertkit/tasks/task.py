@@ -411,8 +411,9 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the decisions for an example; by default a single decision, the answer in the record."""
         record, true = self.record(example, prediction), self.truth(example)
         predicted = record[self.answer]
-        confidence = record[self.probability] if self.probability and predicted is not None else None
-        return [Decision(_hashable(true), _hashable(predicted), true == predicted, confidence)]
+        score = {"score": record[self.probability]} if self.probability else {}
+        confidence = None if predicted is None else score.get("score")
+        return [Decision(_hashable(true), _hashable(predicted), true == predicted, confidence, details=score)]
 
     def outcomes(self, example: ExampleT, prediction: PredictionT) -> list[Decision]:
         """Return the decisions that the scores of each label count; the label "" stands for no label."""
