@@ -2,7 +2,7 @@
 
     python examples/tag_words.py
 
-The script generates its sentences from news about companies. The validation sentences have other names than the
+The script generates its sentences from business news. The validation sentences have other names than the
 training sentences, so the model has to distinguish a company from a city by the words around the name.
 """
 
