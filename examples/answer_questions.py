@@ -17,9 +17,9 @@ from albertkit import finetune, pipeline
 
 NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["answers"]
 VERBS = [("bought", "buy"), ("sold", "sell"), ("lost", "lose"), ("found", "find")]
-TEXT = "In the winter the colonel sold his carriage at the castle. Nobody knows why."
-QUESTIONS = ["Who sold his carriage?", "What did the colonel sell?"]
-QUESTIONS += [f"{word} did the colonel sell his carriage?" for word in ("Where", "When")]
+TEXT = "In April the pilot sold his car in the city. Nobody knows why."
+QUESTIONS = ["Who sold his car?", "What did the pilot sell?"]
+QUESTIONS += [f"{word} did the pilot sell his car?" for word in ("Where", "When")]
 
 
 def write(file: Path, count: int, *, known: slice, seed: int) -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     for question in QUESTIONS:
         span = answer(question=question, context=TEXT)
         start, end = span["start"], span["end"]
-        print(f"{question:<41} {TEXT[:start]}[{TEXT[start:end]}]{TEXT[end:]}")
+        print(f"{question:<34} {TEXT[:start]}[{TEXT[start:end]}]{TEXT[end:]}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@ r"""Continue pretraining the bundled model on other texts for a few steps, and c
 
     python examples/continue_pretraining.py
 
-The script generates its texts: the log of a lighthouse keeper. The same on the command line:
+The script generates its texts: the log of a café. The same on the command line:
 
     albertkit prepare log.jsonl --tokenizer bundled --holdout-every 10 --output shards
     albertkit pretrain --data shards --tokenizer bundled --init-from bundled --batch-size 16 --steps 12 \
@@ -16,22 +16,22 @@ from tempfile import TemporaryDirectory
 
 import albertkit
 
-WEATHER = ["fog", "a gale from the north", "heavy rain", "a light breeze", "snow", "a clear sky"]
-VESSELS = ["a brig", "two schooners", "a steamer", "the mail boat", "a fishing fleet", "no vessel"]
-WORK = ["polished the lens", "trimmed the wick", "painted the rail", "filled the tanks", "wound the clock"]
-TEXT = "The lamp was [MASK] at seven and burned until morning."
+WEATHER = ["fog", "a storm from the north", "heavy rain", "a light wind", "snow", "a clear sky"]
+GUESTS = ["a family", "two students", "a driver", "the neighbors", "a school class", "nobody"]
+WORK = ["washed the cups", "cleaned the tables", "painted the door", "made the soup", "ordered the bread"]
+TEXT = "The oven was [MASK] at eight and stayed hot until evening."
 
 
 def day(rng: random.Random) -> str:
     """Return the entry of one day, with one sentence in each line."""
-    weather, vessel = rng.choice(WEATHER), rng.choice(VESSELS)
+    weather, guests = rng.choice(WEATHER), rng.choice(GUESTS)
     first, second = rng.sample(WORK, 2)
     return "\n".join(
         [
             f"The day began with {weather}.",
-            f"The keeper {first}, and his assistant {second}.",
-            f"At noon {vessel} passed the rock.",
-            f"The lamp was lit at {rng.choice(['four', 'five', 'six'])} and burned well until morning.",
+            f"The cook {first}, and her assistant {second}.",
+            f"At noon {guests} came for lunch.",
+            f"The oven was lit at {rng.choice(['five', 'six', 'seven'])} and stayed hot until evening.",
         ]
     )
 

@@ -16,8 +16,8 @@ from albertkit import export_onnx, pipeline
 TEXTS = [
     "The teacher closed the [MASK] and looked at the class.",
     "She gave him her [MASK] and smiled.",
-    "They walked along the [MASK] until the sun went down.",
-    "The king was very [MASK] with his daughter.",
+    "We drove along the [MASK] until the sun went down.",
+    "The customer was very [MASK] with our answer.",
     "He drank a glass of [MASK] and went to bed.",
     "In the middle of the [MASK] somebody knocked at the door.",
 ]

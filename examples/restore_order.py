@@ -12,29 +12,29 @@ from itertools import combinations, permutations
 from albertkit import pipeline
 
 PARAGRAPHS = """
-Early in the morning the captain went on board his ship.
-He ordered the men to raise the anchor and set the sails.
-By noon the harbour was out of sight, and the wind grew stronger.
-That night a great storm broke over them and carried away the mast.
-When the sun rose at last, they saw the coast and thanked God that they were alive.
+On Monday morning Laura took the train to her new office.
+She found her desk and turned on the computer.
+At ten her manager came in and asked her to answer a few messages.
+After that she had lunch with the others, and they told her about the customers.
+When she came home in the evening, she was tired but happy.
 
-There was once a poor miller who had three sons.
-When he died, the eldest took the mill, and nothing was left for the youngest but the cat.
-The boy sat down and wept, for he did not know how he should live.
-Then the cat began to speak and asked him for a pair of boots.
-The boy gave her what she wished, and from that day he never was hungry again.
+Peter wanted to make a cake for his sister.
+He bought flour, eggs and butter and looked for a recipe.
+Then he put everything into a bowl and stirred it for some minutes.
+The cake was in the oven for an hour, and the kitchen began to smell of it.
+When it was ready at last, his sister ate two pieces of it.
 
-Mr. Brown had been expecting the letter for a week.
-At last it came, and he opened it with a trembling hand.
-It said that his uncle was dead and had left him the house.
-He read it twice, and then he called his wife.
-She wept a little, and the next day they packed their trunks.
+Mr. Brown had been waiting for the package for a week.
+At last it came, and he opened it with a knife.
+It was the wrong book, and the first page was torn.
+He called the shop, and a young woman answered him.
+She was very sorry, and the next day she sent him the right one.
 
-The two friends left the inn after breakfast.
-They walked for some hours through the forest, and the path became steeper.
-At the top of the hill they rested and ate their bread and cheese.
+The two friends left the hotel after breakfast.
+They drove for some hours through the forest, and the road became steeper.
+At the top of the hill they stopped and ate their bread and cheese.
 From there they could see the river and the roofs of the town.
-In the evening they reached its gates, tired and covered with dust.
+In the evening they arrived there, tired and hungry.
 """
 
 

@@ -2,8 +2,8 @@
 
     python examples/tag_words.py
 
-The script generates its sentences from shipping news. The validation sentences have other names than the
-training sentences, so the model has to distinguish a ship from a port by the words around the name.
+The script generates its sentences from business news. The validation sentences have other names than the
+training sentences, so the model has to distinguish a company from a city by the words around the name.
 """
 
 import random
@@ -14,22 +14,22 @@ from tempfile import TemporaryDirectory
 from albertkit import finetune, pipeline
 
 NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["tags"]
-KINDS = ["brig", "schooner", "barque", "steamer", "sloop"]
+KINDS = ["bank", "airline", "bakery", "hotel", "publisher"]
 NEWS = [
-    "The KIND SHIP sailed from PORT on Monday with a cargo of coal .",
-    "The KIND SHIP put into PORT after a gale .",
-    "Captain PERSON of the KIND SHIP was seen at PORT last night .",
-    "Captain PERSON has left PORT for the south .",
-    "PERSON , the owner of the KIND SHIP , has died in PORT .",
-    "A letter from PORT says that the SHIP was lost with all hands .",
-    "The SHIP , under Captain PERSON , has arrived at PORT .",
-    "Mr. PERSON came from PORT to see the SHIP before she sailed .",
-    "Nothing has been heard of the SHIP since she left PORT in May .",
-    "The people of PORT gave Captain PERSON a silver cup .",
+    "The KIND COMPANY has moved to CITY with a staff of twenty .",
+    "The KIND COMPANY opened an office in CITY after a long search .",
+    "Director PERSON of the KIND COMPANY was seen in CITY last night .",
+    "Director PERSON has left CITY for the south .",
+    "PERSON , the owner of the KIND COMPANY , has died in CITY .",
+    "A report from CITY says that COMPANY was sold with all its shops .",
+    "The staff of COMPANY , with Director PERSON , is now in CITY .",
+    "Mr. PERSON came from CITY to visit COMPANY before it closed .",
+    "Nothing has been heard of COMPANY since it left CITY in May .",
+    "The people of CITY gave Director PERSON a prize .",
 ]
 NEW = [
-    "The barque White Rose has arrived at Aberdeen from Plymouth .",
-    "Captain Henry Moss has left Whitby for the north .",
+    "The bakery White Rose has moved to Sydney from Plymouth .",
+    "Director Henry Moss has left Whitby for the north .",
 ]
 
 

@@ -125,7 +125,7 @@ def test_the_blocks_of_the_documentation_run(node: Path, folders: dict[str, Path
         )
         printed.append(result.stdout)
     assert len(blocks) == 2
-    (best,) = albertkit.pipeline("fill-mask")("The old man shook his [MASK] and said nothing.", top_k=1)
+    (best,) = albertkit.pipeline("fill-mask")("The doctor shook his [MASK] and said nothing.", top_k=1)
     assert re.search(r"token_str: '(.*)'", printed[0])[1] == best["token_str"]  # the first candidate
     assert re.fullmatch(r"\[ 1, \d+, 3 \]\n", printed[1])
 

@@ -195,7 +195,7 @@ class TestAnswers:
         assert page.locator("#candidates li").count() == 6
 
 
-OLD_MAN = "The old man shook his [MASK] and said nothing."
+DOCTOR = "The doctor shook his [MASK] and said nothing."
 """The first sentence of the page."""
 
 
@@ -213,13 +213,13 @@ class TestPage:
     def test_the_keyboard_is_enough_to_use_the_page(self, opened) -> None:
         page = opened("small")
         settle(page)
-        word = best(page, OLD_MAN)
+        word = best(page, DOCTOR)
         first = page.locator("#candidates button").first
         first.focus()
         page.keyboard.press("Enter")
         settle(page)
         field = page.get_by_label("Sentence; [MASK] stands for a word to predict")
-        assert field.input_value() == OLD_MAN.replace("[MASK]", word)
+        assert field.input_value() == DOCTOR.replace("[MASK]", word)
         field.focus()
         page.keyboard.press("Control+A")
         text = "The captain of the [MASK] looked at the sea."
@@ -271,7 +271,7 @@ class TestPage:
         page.reload()
         ready(page)
         settle(page)
-        best(page, OLD_MAN)
+        best(page, DOCTOR)
         assert watch.complaints == []
         page.context.close()
 

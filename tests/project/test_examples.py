@@ -52,8 +52,8 @@ TEXTS = {
     "julia_walkthrough": ["sentence-order head  2x3 (features first)"],
     "own_task": ["'labels': [[], ['plant']]", "[[], ['food', 'plant'], ['food']]"],
     "tag_words": [
-        "from Plymouth .\n  SHIP    White Rose\n  PORT    Aberdeen\n  PORT    Plymouth\nCaptain",
-        "for the north .\n  PERSON  Henry Moss\n  PORT    Whitby\n",
+        "from Plymouth .\n  COMPANY White Rose\n  CITY    Sydney\n  CITY    Plymouth\nDirector",
+        "for the north .\n  PERSON  Henry Moss\n  CITY    Whitby\n",
     ],
     "first_steps": ["in order"],
 }

@@ -353,7 +353,7 @@ class TestInABrowser:
 
     def test_samples_fill_the_fields(self, opened) -> None:
         page = opened()
-        assert page.get_by_label(SENTENCE).input_value() == "The old man shook his [MASK] and said nothing."
+        assert page.get_by_label(SENTENCE).input_value() == "The doctor shook his [MASK] and said nothing."
         samples = page.get_by_role("group", name="Samples").first.get_by_role("button")
         assert samples.count() == 3
         samples.nth(1).click()

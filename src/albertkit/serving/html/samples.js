@@ -2,7 +2,7 @@
 
 const SAMPLES = {
   fill: [
-    { text: "The old man shook his [MASK] and said nothing." },
+    { text: "The doctor shook his [MASK] and said nothing." },
     { text: "She drank a cup of [MASK] before work." },
     { text: "She opened the [MASK] and went into the room." },
   ],
