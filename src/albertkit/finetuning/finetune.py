@@ -324,7 +324,7 @@ def _finish(
         if settings.task.threshold == "auto":
             shown = ", ".join(f"{name} {value:g}" for name, value in tuned[THRESHOLDS_KEY].items())
             name = "f1" if "f1" in before.metrics else "f1_macro"
-            figures = f"{name} {evaluation.metrics[name]:.4f} before {before.metrics[name]:.4f}"
+            figures = f"{name} {evaluation.metrics[name]:.4f}, before {before.metrics[name]:.4f}"
             logger.info(f"thresholds tuned on the validation data: {shown} ({figures})")
     collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
     # If no evaluation had a value, the loop keeps the last model.
