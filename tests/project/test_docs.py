@@ -7,9 +7,9 @@ documented_commands.py, `SMALLER` and `SHORTER` list the commands that run with 
 the blocks that do not run.
 
 `--write-outputs` writes the new outputs into the pages, for example after the bundled model has changed. It
-runs the commands in `SHORTER` as they are shown, and compares all numbers. An output with one line `...` keeps
-as many lines before and after it as it had. Edit outputs with several such lines by hand, where the test fails
-and shows the output, and the pages in `SMALLER`.
+runs the commands in `SHORTER` as they are shown, and compares all numbers. An output with one line `...`
+keeps as many lines before and after it as it had. By hand, edit outputs with several such lines, where the
+test fails and shows the output, and the pages in `SMALLER`.
 """
 
 import re
