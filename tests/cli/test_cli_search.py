@@ -62,6 +62,8 @@ class TestSearch:
         assert_one_line_error(run(*call, more), "has other texts than", "--add")
         assert len(run(*call, more, "--add").json[0]["matches"]) == 4
         assert not run(*call, more, "--add").errors  # it has them
+        said = run("search", "--index", tmp_path / "index", "--texts", more, "--add").output
+        assert "already has the texts" in said
         change = tmp_path / "change.csv"
         change.write_text(f"id,text\nq1,{SUPPER}\nq9,The lamp was broken.\n")
         assert "5 texts" in (found := run(*call, change, "--add").errors)

@@ -356,7 +356,5 @@ def test_errors_have_one_line(run, tmp_path: Path) -> None:
 def test_a_wide_address_without_a_key_is_warned_of(run, tmp_path: Path) -> None:
     result = run("serve", "--host", "0.0.0.0", "--port", "0", "--model", tmp_path / "none")
     assert result.status == 1
-    expected = (
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d warning: other machines can send requests without a key"
-    )
+    expected = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d warning: other machines can send requests without a key"
     assert re.search(expected, result.errors)

@@ -122,7 +122,7 @@ def test_another_encoding_is_an_error_that_names_the_flag(tmp_path: Path) -> Non
     with pytest.raises(DataError, match=r"line 2: not UTF-8 \(byte 0xf6 at column 4\).*--encoding cp1252"):
         list(read_rows(path))
     path.write_bytes(b"text\n\x81\n")
-    with pytest.raises(DataError, match=r"cannot be read.*0x81"):
+    with pytest.raises(DataError, match=r"cannot be read.*0x81.* instead of cp1252"):
         list(read_rows(path, encoding="cp1252"))
 
 

@@ -372,7 +372,8 @@ def test_a_row_without_text_has_no_prediction(
     predict(classifier, input=rows, output=tmp_path / "out.csv")
     assert re.findall(r"(\d+) predictions in .*: (\d+)", caplog.text) == [("1", "3")]
     predict(classifier, input=rows, output=tmp_path / "abstained.csv", threshold=1.0)
-    assert re.findall(r"(\d+) predictions in .*: (\d+)", caplog.text)[1:] == [("0", "4")]
+    found = re.findall(r"(\d+) predictions in .*prediction: (\d+).*threshold: (\d+)", caplog.text)
+    assert found == [("0", "3", "1")]
     with (tmp_path / "out.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [(one["label"], one["problem"]) for one in lines] == [

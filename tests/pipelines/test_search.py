@@ -234,6 +234,11 @@ class TestFolder:
         index = Index.build(TEXTS[:3], embed, ids=["a", "b", "a"])
         assert (len(index), caplog.messages) == (3, ["new texts with the id of another new text: 1"])
 
+    def test_cut_tokens_are_counted(self, embed, caplog):
+        caplog.set_level("INFO")
+        Index.build(["word " * 900, "a short text"], embed, truncation=True)
+        assert "1 of 2 texts" in caplog.text
+
     def test_a_text_that_is_too_long_is_named_by_its_row(self, embed, tmp_path):
         file = tmp_path / "texts.csv"
         file.write_text(f"id,text\n7,one\n8,\n9,{'long ' * 600}\n")

@@ -66,6 +66,19 @@ def test_metrics_and_settings_of_runs(runs: Path) -> None:
     assert comparison.rows()[1] == {"run": "b"} | b | {"learning_rate": 1e-5}
 
 
+def test_merged_labels_are_a_setting(runs: Path, tmp_path: Path) -> None:
+    rows = [
+        row | {"label": row["label"].title() if number % 3 else row["label"]}
+        for number, row in enumerate(LETTERS)
+    ]
+    settings: dict[str, Any] = {"steps": 1, "precision": "fp32", "device": "cpu", "batch_size": 4}
+    settings |= {"train": rows, "validation": rows}
+    for name, merge in (("as-typed", False), ("merged", True)):
+        albertkit.finetune("text-classification", output=tmp_path / name, merge_labels=merge, **settings)
+    comparison = albertkit.compare([tmp_path / "as-typed", tmp_path / "merged"])
+    assert comparison.settings == {"as-typed": {"merge_labels": None}, "merged": {"merge_labels": True}}
+
+
 def test_names_are_the_parts_of_paths_that_differ(runs: Path, tmp_path: Path) -> None:
     for name in ("x", "y"):
         shutil.copytree(runs / "a", tmp_path / name / "run")

@@ -355,12 +355,7 @@ def embed(text: list[str] | None = None, *, output: Path | None = None, **given:
         assert matrix is not None
         printing.print_vectors(rows, matrix, output)
     if cut:
-        limit = pipeline.trained_length or pipeline.max_length
-        print(
-            f"{len(cut):,} of {count:,} texts exceed the maximum length of {limit:,} tokens: "
-            f"{sum(cut):,} tokens were truncated, at most {max(cut):,} in one text",
-            file=sys.stderr,
-        )
+        print(pipeline.cut_note(cut, count), file=sys.stderr)
 
 
 def _write_vectors(output: Path, texts: list[str], matrix: Any) -> None:
@@ -458,6 +453,8 @@ def search(
         saved.save(index)
         note = f"{len(saved):,} texts of {saved.dimensions} dimensions, written to {index}{change}"
         print(note, file=sys.stderr if asked else sys.stdout)
+    elif texts is not None and not asked:
+        print(f"{index} already has the texts of {texts}")
     console = new_console()
     for question, matches in zip(asked, saved.search(asked, top_k, **options), strict=True):
         if computation.json:

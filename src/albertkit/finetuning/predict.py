@@ -254,12 +254,12 @@ def predict(
                         progress(count, total)
                     else:
                         bar.update_count(count, total, "examples")
-            cut, missing = list[int](), 0
+            cut, missing, unsure = list[int](), 0, 0
             if predictor.vectors is None:
                 for record in _records(lines):
                     cut += [record["cut"]] if record.get("cut") else []
-                    # A model with thresholds can abstain.
-                    missing += "problem" in record or record.get(predictor.task.answer, "") is None
+                    missing += "problem" in record
+                    unsure += "problem" not in record and record.get(predictor.task.answer, "") is None
                 convert(lines, output, encoding, delimiter)
             else:
                 cut, missing = _write_npy(lines, output, predictor.vectors)
@@ -272,8 +272,9 @@ def predict(
                 lines.unlink(missing_ok=True)
             raise
     lines.unlink()
-    predicted = f"{count - missing:,}"
+    predicted = f"{count - missing - unsure:,}"
     also = f"; rows without a prediction: {missing:,}" if missing else ""
+    also += f"; rows below the threshold: {unsure:,}" if unsure else ""
     logger.info("%s predictions in %s%s", predicted, output, also)
     if cut:
         where = "" if suffix == ".npy" else "; see the column 'cut'"

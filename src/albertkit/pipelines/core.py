@@ -320,6 +320,14 @@ class Pipeline(PushToHub):
                 bar.update_count(count, total, "texts")
         return vectors[:count]
 
+    def cut_note(self, cut: Sequence[int], count: int) -> str:
+        """Return a sentence about the tokens that were cut from some of `count` texts."""
+        return (
+            f"{len(cut):,} of {count:,} texts exceed the maximum length of "
+            f"{self.trained_length or self.max_length:,} tokens: {sum(cut):,} tokens were truncated, "
+            f"at most {max(cut):,} in one text"
+        )
+
     def predict(self, inputs: Any) -> Any:
         """Call the pipeline. scikit-learn expects a method with this name."""
         return self(inputs)

@@ -140,7 +140,10 @@ class Index:
         inputs, ids, columns = _read(texts, ids, columns, self.columns, first=first)
         if len(self):
             self._check_model()
-        vectors, texts = self._encode(inputs, **options), list(inputs)
+        cut = list[int]()
+        vectors, texts = self._encode(inputs, on_cut=cut.append, **options), list(inputs)
+        if cut:
+            logger.info(self._pipeline.cut_note(cut, len(texts)))
         given = {str(_plain(name)) for name in ids}
         if repeated := len(ids) - len(given):
             logger.warning("new texts with the id of another new text: %s", f"{repeated:,}")
