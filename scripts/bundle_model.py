@@ -75,7 +75,7 @@ documents of open sources (list below), together {training_tokens:,} tokens; eve
 ## Figures
 
 On {sequences:,} sequences of up to {length} tokens from held-out texts, with {masked:.0%} of the tokens \
-masked as whole words. A unigram model always predicts the most frequent piece.
+masked as whole words. A unigram model knows only how frequent each piece is.
 
 | | books | unigram model | modern documents | unigram model |
 |---|---|---|---|---|

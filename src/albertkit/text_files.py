@@ -55,7 +55,8 @@ def read_lines(path: Path, encoding: str | None = None) -> Lines:
                     raw.tell() / size if raw.seekable() else 0.0,
                 )
     except failures as error:
-        advice = f". Pass the encoding of this file instead of {encoding}." if encoding else ""
+        is_encoding = encoding is not None and isinstance(error, UnicodeError)
+        advice = f". Pass the encoding of this file instead of {encoding}." if is_encoding else ""
         raise DataError(f"{path}, after line {number}: cannot be read ({error}){advice}") from error
 
 

@@ -219,3 +219,11 @@ def test_equal_texts_with_different_labels_are_counted(model: Path, caplog: pyte
     assert "training: 3 of 8 examples have a text that also has another label, such as 'a'" in caplog.text
     assert "training: 'N/A' (2) may stand for a missing text" in caplog.text
     assert "'-'" not in caplog.text
+    pairs = [
+        TextExample(*texts, label=label)
+        for *texts, label in (("a", "b c", "x"), ("a b", "c", "y"), ("a", "b c", "y"))
+    ]
+    prepared = prepare(
+        TASKS["text-classification"](), FAST, model=model, train=pairs, validation=pairs, options=DataOptions(),
+    )  # fmt: skip
+    assert prepared.data["training"]["conflicting_labels"] == 2  # the texts of a pair are not joined

@@ -374,6 +374,8 @@ def test_a_row_without_text_has_no_prediction(
     predict(classifier, input=rows, output=tmp_path / "abstained.csv", threshold=1.0)
     found = re.findall(r"(\d+) predictions in .*prediction: (\d+).*threshold: (\d+)", caplog.text)
     assert found == [("0", "3", "1")]
+    predict(classifier, input=[{"text": "the river " * 300}], output=tmp_path / "cut.csv", threshold=1.0)
+    assert "1 of 1 examples were truncated" in caplog.text
     with (tmp_path / "out.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [(one["label"], one["problem"]) for one in lines] == [

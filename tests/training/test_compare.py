@@ -66,7 +66,7 @@ def test_metrics_and_settings_of_runs(runs: Path) -> None:
     assert comparison.rows()[1] == {"run": "b"} | b | {"learning_rate": 1e-5}
 
 
-def test_merged_labels_are_a_setting(runs: Path, tmp_path: Path) -> None:
+def test_merged_labels_are_a_setting(tmp_path: Path) -> None:
     rows = [
         row | {"label": row["label"].title() if number % 3 else row["label"]}
         for number, row in enumerate(LETTERS)

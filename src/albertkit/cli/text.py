@@ -355,7 +355,9 @@ def embed(text: list[str] | None = None, *, output: Path | None = None, **given:
         assert matrix is not None
         printing.print_vectors(rows, matrix, output)
     if cut:
-        print(pipeline.cut_note(cut, count), file=sys.stderr)
+        from albertkit.pipelines.core import cut_note
+
+        print(cut_note(pipeline, cut, count), file=sys.stderr)
 
 
 def _write_vectors(output: Path, texts: list[str], matrix: Any) -> None:

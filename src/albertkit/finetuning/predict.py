@@ -279,7 +279,7 @@ def predict(
     if cut:
         where = "" if suffix == ".npy" else "; see the column 'cut'"
         logger.info(
-            f"{len(cut):,} of {predicted} predictions are for truncated examples "
+            f"{len(cut):,} of {count:,} examples were truncated "
             f"({sum(cut):,} tokens removed, at most {max(cut):,} from one example{where})"
         )
     return Predictions(count, cut, output, encoding=encoding, delimiter=delimiter)

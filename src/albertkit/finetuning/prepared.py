@@ -157,13 +157,13 @@ def _equal_texts(task: Task, training: Sequence[Any]) -> tuple[int, list[str]]:
     for example in training:
         labels.setdefault(content_of(example), Counter())[str(task.truth(example))] += 1
     labels.pop(None, None)  # examples of your own class
-    texts = {" ".join(map(str, filter(None, content))): counts for content, counts in labels.items()}
-    differing = {text: counts.total() for text, counts in texts.items() if len(counts) > 1}
-    conflicting, notes = sum(differing.values()), []
+    texts = [(" ".join(map(str, filter(None, content))), counts) for content, counts in labels.items()]
+    differing = [(text, counts.total()) for text, counts in texts if len(counts) > 1]
+    conflicting, notes = sum(count for _, count in differing), []
     if differing:
-        what = f"have a text that also has another label, such as {short(next(iter(differing)))}"
+        what = f"have a text that also has another label, such as {short(differing[0][0])}"
         notes.append(f"{conflicting:,} of {len(training):,} examples {what}")
-    for text, counts in texts.items():
+    for text, counts in texts:
         if spelling_key(text) in {*BLANK, "none"} and counts.total() > 1:
             what = f"{text!r} ({counts.total():,}) may stand for a missing text"
             notes.append(f"{what}. If so, empty these cells.")

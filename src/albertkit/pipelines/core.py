@@ -320,14 +320,6 @@ class Pipeline(PushToHub):
                 bar.update_count(count, total, "texts")
         return vectors[:count]
 
-    def cut_note(self, cut: Sequence[int], count: int) -> str:
-        """Return a sentence about the tokens that were cut from some of `count` texts."""
-        return (
-            f"{len(cut):,} of {count:,} texts exceed the maximum length of "
-            f"{self.trained_length or self.max_length:,} tokens: {sum(cut):,} tokens were truncated, "
-            f"at most {max(cut):,} in one text"
-        )
-
     def predict(self, inputs: Any) -> Any:
         """Call the pipeline. scikit-learn expects a method with this name."""
         return self(inputs)
@@ -561,6 +553,15 @@ def pipeline(
         tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **options)
     chosen = definition.name if definition.name in DEFINITIONS else task
     return (pipeline_class or Pipeline)(light, tokenizer, chosen, **defaults)
+
+
+def cut_note(pipeline: Pipeline, cut: Sequence[int], count: int) -> str:
+    """Return a sentence about the tokens that were cut from some of `count` texts."""
+    limit = pipeline.trained_length or pipeline.max_length
+    return (
+        f"{len(cut):,} of {count:,} texts exceed the maximum length of {limit:,} tokens: "
+        f"{sum(cut):,} tokens were truncated, at most {max(cut):,} in one text"
+    )
 
 
 def encode(texts: Any, model: str | Path | Pipeline = BUNDLED_SENTENCES, **options: Any) -> np.ndarray:

@@ -30,7 +30,7 @@ from albertkit.errors import ConfigError, DataError, reading
 from albertkit.files import check_new_folder, complete_files, file_sha256, json_text, read_json, write_json
 from albertkit.hub import BUNDLED_SENTENCES
 from albertkit.metrics import unit
-from albertkit.pipelines.core import Pipeline, pipeline
+from albertkit.pipelines.core import Pipeline, cut_note, pipeline
 from albertkit.reference import largest_indices
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Index:
         cut = list[int]()
         vectors, texts = self._encode(inputs, on_cut=cut.append, **options), list(inputs)
         if cut:
-            logger.info(self._pipeline.cut_note(cut, len(texts)))
+            logger.info(cut_note(self._pipeline, cut, len(texts)))
         given = {str(_plain(name)) for name in ids}
         if repeated := len(ids) - len(given):
             logger.warning("new texts with the id of another new text: %s", f"{repeated:,}")
