@@ -224,6 +224,7 @@ def test_equal_texts_with_different_labels_are_counted(model: Path, caplog: pyte
         for *texts, label in (("a", "b c", "x"), ("a b", "c", "y"), ("a", "b c", "y"))
     ]
     prepared = prepare(
-        TASKS["text-classification"](), FAST, model=model, train=pairs, validation=pairs, options=DataOptions(),
+        TASKS["text-classification"](), FAST, model=model, train=pairs, validation=pairs,
+        options=DataOptions(),
     )  # fmt: skip
     assert prepared.data["training"]["conflicting_labels"] == 2  # the texts of a pair are not joined
