@@ -69,7 +69,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
             f"there is no recipe {path}. Expected a TOML file with settings, or one of {names}."
         ) from None
     except (ValueError, OSError, RecursionError) as error:  # also for numbers with thousands of digits
-        raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
+        raise ConfigError(f"recipe {path} is not valid TOML: {error}") from None
 
 
 def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Settings:

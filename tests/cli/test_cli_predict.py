@@ -37,19 +37,19 @@ def test_predict_uses_the_columns_of_the_fine_tuning(classifier: Path, tmp_path:
     output = tmp_path / "answers.csv"
     result = run_predict(run, classifier, rows, output)
     assert result.status == 0, result.errors
-    assert "options from the fine-tuning: --text-column sentence\n" in result.errors
+    assert "options from the fine-tuning run: --text-column sentence\n" in result.errors
     result = run("evaluate", "--model", classifier, "--data", rows, "--device", "cpu")
     assert result.status == 0, result.errors
-    assert "options from the fine-tuning: --text-column sentence --label-column kind\n" in result.errors
+    assert "options from the fine-tuning run: --text-column sentence --label-column kind\n" in result.errors
     # A flag overrides these columns, and albertkit ignores them if a file does not have them.
     output.unlink()
     result = run_predict(run, classifier, rows, output, "--text-column", "kind")
-    assert (result.status, "options from the fine-tuning" in result.errors) == (0, False)
+    assert (result.status, "options from the fine-tuning run" in result.errors) == (0, False)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "the house"}\n')
     output.unlink()
     result = run_predict(run, classifier, other, output)
-    assert (result.status, "options from the fine-tuning" in result.errors) == (0, False)
+    assert (result.status, "options from the fine-tuning run" in result.errors) == (0, False)
     result = run_predict(run, classifier, other, output, "--text-column", "sentence")
     assert_one_line_error(result, "no column 'sentence'. The columns are text", "--text-column")
 

@@ -88,13 +88,13 @@ def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
     with pytest.raises(DataError) as caught:
         load_splits({"train": train, "validation": test})
     assert "test.csv, line 3: the label 'postive' is unknown (did you mean 'positive'?)" in str(caught.value)
-    assert "Training has negative, positive" in str(caught.value)
+    assert "The training data has the labels negative, positive" in str(caught.value)
     several = TextExample.read(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\n"))
     with pytest.raises(DataError, match=r"line 3: the label 'x' is unknown \(2 rows have an unknown label\)"):
         load_splits({"train": train, "validation": several})
     # The labels of a model are checked against likewise, in every split.
     labels = load_splits({"train": train}).labels
-    with pytest.raises(DataError, match=r"'postive' is unknown.* The model has negative, positive"):
+    with pytest.raises(DataError, match=r"'postive' is unknown.* The model has the labels negative"):
         load_splits({"test": test}, labels=labels)
     unnamed = LabelSet(CLASS, ("LABEL_0", "LABEL_1"))
     with pytest.raises(DataError, match=r"'positive' is unknown.* or give the model's labels their names"):

@@ -216,7 +216,7 @@ def test_equal_texts_with_different_labels_are_counted(model: Path, caplog: pyte
         options=DataOptions(),
     )  # fmt: skip
     assert prepared.data["training"]["conflicting_labels"] == 3
-    assert "training: 3 of 8 examples have a text that also has another label, such as 'a'" in caplog.text
+    assert "training: 3 of 8 examples have a text, such as 'a', that also has another label" in caplog.text
     assert "training: 'N/A' (2) may stand for a missing text" in caplog.text
     assert "'-'" not in caplog.text
     pairs = [

@@ -220,7 +220,7 @@ def test_missing_models_and_data(data: Path, models: Path, tmp_path: Path, run: 
     with pytest.raises(DataError, match="nothing in the suite glue can be measured: cola: no data, expected"):
         suite("glue", tmp_path, models)
     for name, model in (("glue", models / "race"), ("squad", "bundled")):
-        with pytest.raises(DataError, match="is no folder with a model for each task"):
+        with pytest.raises(DataError, match="is not a folder with a model for each task"):
             suite(name, data, model)
     (tmp_path / "CoLA").mkdir()
     with pytest.raises(DataError, match=r"dev\.tsv: no such file"):

@@ -245,7 +245,7 @@ def test_invalid_settings_are_an_error(shards: ShardSet, words: WordTable) -> No
     ):  # fmt: skip
         with pytest.raises(ConfigError):
             ExampleSettings(**wrong)
-    with pytest.raises(ConfigError, match="batches of 2 rows are too small: 3 processes need 5"):
+    with pytest.raises(ConfigError, match="batches of 2 rows are too small: 3 processes need at least 5"):
         ExampleStream(shards, words, PLAIN, 2, world_size=3)
     with pytest.raises(ConfigError, match="batches of 1 rows"):
         ExampleStream(shards, words, PLAIN, batch_tokens=100, world_size=2)

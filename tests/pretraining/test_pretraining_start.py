@@ -133,7 +133,7 @@ def test_more_layer_groups_start_with_the_same_outputs(tmp_path: Path) -> None:
         ConfigError, match=r"\[model\] has max_position_embeddings, but the weights of .* other"
     ):
         continued_model(str(tmp_path), {"max_position_embeddings": 4096})
-    with pytest.raises(ConfigError, match=r"num_hidden_groups is 3\. Expected a multiple of 2"):
+    with pytest.raises(ConfigError, match=r"num_hidden_groups is 3\. Expected a multiple of the 2"):
         continued_model(str(tmp_path), {"num_hidden_layers": 6, "num_hidden_groups": 3})
 
 
@@ -194,6 +194,6 @@ def test_continued_pretraining_needs_the_pieces_of_the_model(
     train_vocabulary([text[::-1] for text in tiny_texts], other, vocab_size=500, num_threads=1)
     AlbertForPreTraining(AlbertConfig(vocab_size=500, **SIZES)).save_pretrained(other)
     settings = replace(SETTINGS, init_from=str(other), model={}, frequency_bias=False)
-    expected = r"piece \d+ of .*other is '.+', but that of the shards is '.+'\. Prepare"
+    expected = r"piece \d+ of .*other is '.+', but in the shards it is '.+'\. Prepare"
     with pytest.raises(ConfigError, match=expected):
         run(data, tmp_path / "run", settings)

@@ -208,7 +208,7 @@ class TestClients:
                     return False
                 assert (reply.status, reply.kind, reply.headers["Retry-After"]) == (429, "overloaded", "30")
                 # The 8 bodies have 792,000 bytes. This one was rejected after 16,384 to 17,013 bytes.
-                expected = r"the server is receiving 80[89],\d{3} bytes of bodies\. Try again later\."
+                expected = r"the server is receiving 80[89],\d{3} bytes of request bodies\. Try again later\."
                 assert re.fullmatch(expected, reply.json["error"]["message"])
                 return True
 

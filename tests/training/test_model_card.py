@@ -116,6 +116,6 @@ def test_a_pretraining_run_is_pushed_with_its_card(
 def test_unsuitable_runs_cannot_be_pushed(run: Any, hub: Hub) -> None:
     with pytest.raises(ConfigError, match=r"unknown argument 'licence'\. Did you mean 'license'"):
         run.push_to_hub("org/weather", licence="mit")
-    with pytest.raises(TrainingError, match=r"has no report\. Finish it with the same call"):
+    with pytest.raises(TrainingError, match=r"is not finished\. Repeat the call"):
         type(run)(run.folder, run.task, run.loop, None).push_to_hub("org/weather")
     assert hub.requests == []

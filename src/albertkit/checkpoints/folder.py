@@ -182,7 +182,7 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
         if isinstance(value, Mapping):
             others = [str(name) for name, entry in value.items() if not isinstance(entry, torch.Tensor)]
             if others and len(others) < len(value):
-                warn_caller(f"{path}: ignored entries that are no tensors: {', '.join(others[:4])}")
+                warn_caller(f"{path}: ignored entries that are not tensors: {', '.join(others[:4])}")
                 value = {name: entry for name, entry in value.items() if isinstance(entry, torch.Tensor)}
         return to_arrays(value, source=str(path))
 

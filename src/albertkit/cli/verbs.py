@@ -71,7 +71,7 @@ class Command:
     rare: Sequence[str] = ()
     """The arguments that only `--help-all` shows."""
     prefix: str | None = None
-    """The begin of the environment variables that set the flags; None for none."""
+    """The prefix of the environment variables that set the flags; None for none."""
 
     def flags(self) -> list[Flag]:
         if self.function is None:
@@ -161,7 +161,7 @@ def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> 
 
         printing.print_metrics(evaluate(**given).report, json, labels=True)
         if given.get("output") is None:
-            logger.info("to list the errors, the worst first, set a folder for the report: --output FOLDER")
+            logger.info("to list the errors, worst first, set a folder for the report: --output FOLDER")
         return
     from albertkit.finetuning.suites import evaluate_suite, results_page
 
@@ -333,14 +333,14 @@ COMMANDS: Mapping[str, Command] = {
     "train-tokenizer": Command(
         **_RAW,
         help="Train a SentencePiece tokenizer with ALBERT's settings.",
-        example="train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer",
+        example="train-tokenizer books --vocab-size 8192 --output tokenizer",
         function="albertkit.pretraining.train_tokenizer:train_tokenizer",
         settings={"albertkit.pretraining.settings:TokenizerSettings": "Settings"},
     ),
     "prepare": Command(
         **_RAW,
         help="Tokenize raw text and write it as shards, for pretraining.",
-        example="prepare books/*.txt --tokenizer tokenizer --holdout-every 40 --output shards",
+        example="prepare books --tokenizer tokenizer --holdout-every 40 --output shards",
         function="albertkit.pretraining.prepare:prepare",
         settings={"albertkit.pretraining.settings:PreparationSettings": "Settings"},
     ),

@@ -250,7 +250,7 @@ def _check_not_plain_text(path: Path) -> None:
 def _check_columns(cells: list[str], width: int, word: int, label: int | None, origin: str) -> None:
     """Check the columns of the word and the label in the first line."""
     if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
-        advice = "Rename the file of a table so that it ends in .csv, and set --delimiter '\\t'"
+        advice = "If the file is a table, rename it so that it ends in .csv, and set --delimiter '\\t'"
         raise DataError(f"{origin}: {', '.join(map(repr, cells))} are column names. {advice}.")
     for what, column in (("word", word), ("label", label)):
         if column is not None and not -width <= column < width:

@@ -192,8 +192,8 @@ def read_rows(
         return _arrow_rows([path], name=str(path))
     todo = {".json": f". {CONVERT_ARRAY.format(path)}", ".xls": ". Save the workbook as .xlsx"}
     raise DataError(
-        f"{path}: unknown kind of file. Expected {', '.join(FORMATS)}, also with {', '.join(COMPRESSIONS)} "
-        f"after it, or a folder saved by `datasets`{todo.get(kind or '', '')}."
+        f"{path}: unknown kind of file. Expected {', '.join(FORMATS)}, optionally followed by "
+        f"{', '.join(COMPRESSIONS)}, or a folder saved by `datasets`{todo.get(kind or '', '')}."
     )
 
 
@@ -263,7 +263,7 @@ def delimited_rows(
         if header and len(cells) > 2 and cells[0].strip() and not any(map(_is_filled, cells[1:])):
             for titles, (line, row) in enumerate(islice(records(), _TITLE_ROWS)):
                 if sum(map(_is_filled, row)) > 1:
-                    _inform(f"{path}: the header is in line {line}. The lines above it are skipped.")
+                    _inform(f"{path}: the header is on line {line}. The lines above it are skipped.")
                     cells, skipped = row, skipped + titles
                     break
         width, names_again = len(cells), [cell.strip() for cell in cells]

@@ -58,7 +58,8 @@ class Epochs:
         self._lengths = np.array([max(len(row.input_ids) for row in unit) for unit in units])
         if not self._epoch(0):
             raise DataError(
-                f"batches of {min(batch_size, len(units))} are too small for {world_size} processes."
+                f"batches of {min(batch_size, len(units))} examples are too small for {world_size} "
+                "processes. Add examples, increase batch_size, or use fewer processes."
             )
 
     @property

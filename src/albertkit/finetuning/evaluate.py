@@ -135,7 +135,7 @@ class Evaluation(Result):
         ]
 
     def errors(self) -> list[dict[str, Any]]:
-        """Return the wrong predictions as dicts, the worst first.
+        """Return the wrong predictions as dicts, worst first.
 
         Each has the `row` of the data, the columns of the data, and `true`, `predicted` and `score`, the
         probability of the prediction. A column of the data whose name is taken is named `input_NAME`.
@@ -394,7 +394,7 @@ def evaluate(
         if (labels := evaluation.task.labels) is not None and labels.thresholds:
             about["thresholds"] = labels.thresholds
         report = write_report(evaluation, output, about={"task": task.name, "model": model} | about)
-        logger.info("errors, the worst first: %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
+        logger.info("errors, worst first: %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
     evaluation.report.update(report)
     return evaluation
 
@@ -499,7 +499,7 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
         lines += [
             f"| {cell(true)} | {cell(predicted)} | {count:,} |" for true, predicted, count in confusions
         ]
-    lines += ["", f"[{ERRORS}]({ERRORS}) has the errors, the worst first."]
+    lines += ["", f"[{ERRORS}]({ERRORS}) has the errors, worst first."]
     lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
     lines += [
         f"| {one['shortest']} to {one['longest']} | {one['examples']} | "

@@ -98,7 +98,7 @@ class FinetuningRun(RunFolder):
 
     def _card(self) -> dict[str, Any]:
         if (report := self.report) is None:
-            raise TrainingError(f"the run in {self.folder} has no report. Finish it with the same call.")
+            raise TrainingError(f"the run in {self.folder} is not finished. Repeat the call to finish it.")
         task, data, lower = report["task"], report["data"], report["lower_is_better"]
         sources = {name: Path(split["source"]).name for name, split in data.items()}
         results = {name: value for name, value in report["metrics"].items() if isinstance(value, float)}
@@ -324,7 +324,7 @@ def _finish(
         if settings.task.threshold == "auto":
             shown = ", ".join(f"{name} {value:g}" for name, value in tuned[THRESHOLDS_KEY].items())
             name = "f1" if "f1" in before.metrics else "f1_macro"
-            figures = f"{name} {evaluation.metrics[name]:.4f}, before {before.metrics[name]:.4f}"
+            figures = f"{name} {before.metrics[name]:.4f} before, {evaluation.metrics[name]:.4f} after"
             logger.info(f"thresholds tuned on the validation data: {shown} ({figures})")
     collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
     # If no evaluation had a value, the loop keeps the last model.
@@ -338,8 +338,8 @@ def _finish(
     if collapsed:
         baseline = f", baseline {evaluation.baseline[metric]:.4f}" if metric in evaluation.baseline else ""
         logger.warning(
-            f"the run collapsed: {collapsed} ({metric} {evaluation.metrics[metric]:.4f}{baseline}); train "
-            "longer, change the learning rate, or try several seeds"
+            f"the run collapsed: {collapsed} ({metric} {evaluation.metrics[metric]:.4f}{baseline}). "
+            "Train longer, change the learning rate, or try several seeds."
         )
     elif beats_untrained is False:
         logger.warning(

@@ -161,7 +161,7 @@ def _equal_texts(task: Task, training: Sequence[Any]) -> tuple[int, list[str]]:
     differing = [(text, counts.total()) for text, counts in texts if len(counts) > 1]
     conflicting, notes = sum(count for _, count in differing), []
     if differing:
-        what = f"have a text that also has another label, such as {short(differing[0][0])}"
+        what = f"have a text, such as {short(differing[0][0])}, that also has another label"
         notes.append(f"{conflicting:,} of {len(training):,} examples {what}")
     for text, counts in texts:
         if spelling_key(text) in {*BLANK, "none"} and counts.total() > 1:

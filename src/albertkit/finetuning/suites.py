@@ -236,7 +236,7 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
     if not folder.is_dir() or (folder / "config.json").is_file():
         if alone:
             return models
-        raise DataError(f"{models} is no folder with a model for each task: {one.models[0]} and so on.")
+        raise DataError(f"{models} is not a folder with a model for each task: {one.models[0]} and so on.")
     models_of_task = [name for name in one.models if (folder / name / "config.json").is_file()]
     if len(models_of_task) > 1:
         raise DataError(f"{folder} has {' and '.join(models_of_task)}, for the same task. Keep one of them.")
@@ -245,7 +245,7 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
 
 def results_page(suite: str, model: str, reports: Reports) -> str:
     """Return the published tables of the suite's tasks, with a row for the model, and all metrics."""
-    lines = [f"# {suite}: {model}", "", "All metrics are in percent, also correlations.", ""]
+    lines = [f"# {suite}: {model}", "", "All metrics, including correlations, are in percent.", ""]
     for table in TABLES:
         lines += _table(table, model, reports)
     lines += ["## All metrics", "", "| | model | examples | |", "|---|---|---|---|"]

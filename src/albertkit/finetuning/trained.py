@@ -132,7 +132,7 @@ def open_trained(
             else f"--no-{name}"
             for name, value in used.items()
         )
-        logger.info("options from the fine-tuning: %s", shown)
+        logger.info("options from the fine-tuning run: %s", shown)
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
     if note := length_note(bound):
         logger.info("%s", note)

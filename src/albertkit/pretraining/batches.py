@@ -111,7 +111,8 @@ class Batching:
         needed = 2 * self.world_size - 1
         if rows < needed:
             raise ConfigError(
-                f"batches of {rows} rows are too small: {self.world_size} processes need {needed}."
+                f"batches of {rows} rows are too small: {self.world_size} processes need at least {needed}. "
+                "Increase the batch size, or use fewer processes."
             )
 
     def num_blocks(self, shards: ShardSet) -> int:
@@ -192,7 +193,8 @@ class ExampleStream:
             ids, chunks = self._block(order[1], epoch, block)
             batches = self.batching.cut(self._lengths(chunks), self._stream(_SHUFFLE, epoch, block, 1))
             if any(len(batch) < self.world_size for batch in batches):
-                raise DataError(f"{self.shards.folder}: too few examples for {self.world_size} processes")
+                what = f"too few examples for {self.world_size} processes"
+                raise DataError(f"{self.shards.folder}: {what}. Add text, or use fewer processes.")
             empty_blocks = 0 if batches else empty_blocks + 1
             following = Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
             for index in range(begin, len(batches)):

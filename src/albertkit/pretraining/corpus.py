@@ -107,7 +107,7 @@ class Corpus:
                 has_text = has_text or bool(document.text.strip())
                 yield from _cut(replace(document, consumed=(before + document.consumed * size) / total))
             if not has_text:
-                problem = f"no text in these {size:,} bytes" if size else "the file is empty"
+                problem = f"there is no text in its {size:,} bytes" if size else "the file is empty"
                 raise DataError(f"{path}: {problem}. Omit the file, or add text to it.")
             before += size
 
@@ -214,10 +214,10 @@ def _files_of(name: str) -> list[Path]:
         with suppress(ValueError):  # the name is not a pattern
             files = sorted(filter(Path.is_file, Path(folder).glob(str(path.relative_to(folder)))))
     if not files:
-        raise DataError(f"{name!r}: no {', '.join(FORMATS)} file was found")
+        raise DataError(f"{name!r}: no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} file was found")
     for file in files:
         if file_format(file)[0] not in FORMATS:
             raise DataError(
-                f"{file}: unknown kind of file. Expected {', '.join(FORMATS)}, or compressed ones."
+                f"{file}: unknown kind of file. Expected {', '.join(FORMATS)}, or a compressed file."
             )
     return files

@@ -44,7 +44,8 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
         )
     if settings.examples.max_seq_length > config.max_position_embeddings:
         positions = config.max_position_embeddings
-        raise ConfigError(f"max_seq_length is too long for the model, which has {positions} positions.")
+        length = settings.examples.max_seq_length
+        raise ConfigError(f"max_seq_length is {length}, but the model has only {positions} positions.")
     return model
 
 
@@ -58,8 +59,8 @@ def check_vocabulary(name: str, words: WordTable) -> None:
         for index, (piece, expected) in enumerate(zip(own, words.pieces, strict=False)):
             if piece != expected:
                 raise ConfigError(
-                    f"piece {index} of {name} is {piece!r}, but that of the shards is {expected!r}. Prepare "
-                    "the text with the model's own tokenizer."
+                    f"piece {index} of {name} is {piece!r}, but in the shards it is {expected!r}. "
+                    "Prepare the text with the model's own tokenizer."
                 )
 
 
@@ -80,7 +81,8 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
         if not overrides:
             raise
         raise ConfigError(
-            f"[model] has {', '.join(overrides)}, but the weights of {name} have other shapes. Omit them."
+            f"[model] has {', '.join(overrides)}, but the weights of {name} have other shapes. Omit these "
+            "settings."
         ) from None
     # Forget the task of a fine-tuned model and its labels. The settings and modules of sentence embedding
     # remain, because they describe how the encoder is used.
@@ -94,7 +96,7 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
         return model
     config = model.config.replace(num_hidden_groups=groups)
     if groups % had:  # otherwise a new group would do the work of two
-        raise ConfigError(f"num_hidden_groups is {groups}. Expected a multiple of {had}, those of {name}.")
+        raise ConfigError(f"num_hidden_groups is {groups}. Expected a multiple of the {had} of {name}.")
     grown = AlbertForPreTraining(config)
     copies = groups // had  # of each group
     weights, group = model.state_dict(), re.compile(r"(?<=albert_layer_groups\.)\d+")

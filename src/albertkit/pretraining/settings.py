@@ -150,8 +150,8 @@ class PretrainingSettings:
     evaluation_sequences: int = number(1024, "rows", minimum=1)
     """Number of held-out sequences per evaluation."""
     average_checkpoints: int = number(1, "checkpoints", minimum=1)
-    """Number of last checkpoints whose mean weights are the model of the run. At a constant learning rate,
-    the mean is better than the last checkpoint."""
+    """Number of the newest checkpoints to average. The mean of their weights is the model of the run. At a
+    constant learning rate, the mean is better than the last checkpoint."""
     model: dict[str, Any] = field(default_factory=dict)
     """Arguments of `AlbertConfig`, except `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
@@ -159,20 +159,20 @@ class PretrainingSettings:
 
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):
-            raise ConfigError("Set the size of a batch either with batch_size or with batch_tokens.")
+            raise ConfigError("Set exactly one of batch_size and batch_tokens.")
         check_numbers(self)
         if not (self.examples.masked_lm or self.order_weight):
-            raise ConfigError("masked_lm is off and order_weight is 0, so there is no loss. Set one of them.")
+            raise ConfigError("masked_lm is off and order_weight is 0, so there is no loss. Change either.")
         count, training = self.average_checkpoints, self.training
         if count > training.keep_checkpoints:
             raise ConfigError(f"average_checkpoints must be at most keep_checkpoints, not {count}")
         if count > 1 and training.early_stopping:
-            raise ConfigError("average_checkpoints and early_stopping exclude each other.")
+            raise ConfigError("average_checkpoints and early_stopping cannot be combined.")
         for name in self.model:
             if name not in ARGUMENTS:
                 raise ConfigError(f"[model]: unknown setting {name!r}. {suggestion(name, ARGUMENTS)}")
         if "vocab_size" in self.model:
-            raise ConfigError("[model] sets vocab_size, but the tokenizer determines it. Omit it.")
+            raise ConfigError("[model] sets vocab_size, but the tokenizer determines it. Omit vocab_size.")
         if self.init_from is None and "hidden_size" not in self.model:
             raise ConfigError("[model] has no hidden_size. Set the model's shape, as in the recipe mini.")
         for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
@@ -228,7 +228,7 @@ class PretrainingSettings:
         if self.init_from is None and positions > length:
             notes.append(
                 f"max_position_embeddings is {positions}, but max_seq_length is {length}: the run does not "
-                f"train the positions above {length}, so the model is wrong for longer texts"
+                f"train the positions above {length}, so do not use the model for longer texts"
             )
         return notes
 

@@ -184,8 +184,8 @@ class ShardSet:
             different = ["another vocabulary"]
         if different:
             raise DataError(
-                f"{self.folder}: made with {', '.join(different)} than {file} and its tokenizer_config.json "
-                "have. Prepare the corpus again, or use the right tokenizer."
+                f"{self.folder}: made with {', '.join(different)}, unlike {file} and its "
+                "tokenizer_config.json. Prepare the corpus again, or use the right tokenizer."
             )
 
 

@@ -467,7 +467,7 @@ def _invalid_request(problems: Any) -> ApiError:
 
 
 def _internal_error() -> ApiError:
-    return ApiError(500, "internal", "the request failed in the server. See the server's log.")
+    return ApiError(500, "internal", "the server could not process the request. See its log.")
 
 
 # --- the playground

@@ -95,7 +95,7 @@ class Guard:
         path, port = scope["path"], scope["server"][1]
         if port == self.service.settings.metrics_port:
             if path not in OPERATIONS:
-                message = f"port {port} has only {', '.join(OPERATIONS)}. Use the other port of the server."
+                message = f"port {port} serves only {', '.join(OPERATIONS)}. Use the server's other port."
                 raise ApiError(404, "unknown_path", message)
             return
         if self.key is None or path in _HEALTH or path in self.pages:
@@ -122,10 +122,8 @@ class Guard:
                     body += part
                     self._check_size(len(body))
                     if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * settings.max_body_bytes:
-                        busy = (
-                            f"the server is receiving {self.incomplete:,} bytes of bodies. Try again later."
-                        )
-                        raise overloaded(busy, settings.client_seconds)
+                        busy = f"the server is receiving {self.incomplete:,} bytes of request bodies."
+                        raise overloaded(f"{busy} Try again later.", settings.client_seconds)
                     is_complete = not message.get("more_body", False)
         except TimeoutError:
             late = f"the body is incomplete after {settings.client_seconds:g} seconds ({len(body):,} bytes)"

@@ -163,7 +163,7 @@ class RowQueue:
     def check(self) -> None:
         """Raise ApiError if the maximum number of requests is in progress."""
         if len(self.requests) >= self._settings.max_requests:
-            message = f"{len(self.requests)} requests are in progress, the maximum of the server."
+            message = f"{len(self.requests)} requests are in progress, which is the maximum."
             raise overloaded(f"{message} Try again later.", self._expected_wait() / 2)
 
     def enter(self, ticket: Ticket) -> None:

@@ -39,7 +39,7 @@ _DRAIN_MARGIN = 5  # seconds after the last deadline
 _LOADING_SECONDS = 120  # maximum time until a new worker answers the supervisor
 _MAX_HEAD = 65_536  # bytes of the head of a request
 _BINDING_HINTS = {
-    errno.EADDRINUSE: "Choose another port, or 0 for any.",
+    errno.EADDRINUSE: "Choose another port, or 0 for any free port.",
     errno.EACCES: "Choose a port above 1023, or run as a user who may use this port.",
 }
 
@@ -108,7 +108,7 @@ def _check_thread() -> None:
     where = None if threading.current_thread() is threading.main_thread() else "in a thread"
     with suppress(RuntimeError):
         asyncio.get_running_loop()
-        where = "while an event loop runs, as in a notebook"
+        where = "while an event loop was running, as in a notebook"
     if where is not None:
         todo = "Run `albertkit serve` in a terminal."
         raise ConfigError(f"serve was called {where}. Expected the main thread. {todo}")

@@ -8,7 +8,7 @@ from albertkit.errors import ConfigError
 from albertkit.recipe import check_numbers, number
 
 PREFIX = "ALBERTKIT_SERVE_"
-"""Begin of the environment variables for the flags of `albertkit serve`."""
+"""Prefix of the environment variables for the flags of `albertkit serve`."""
 KEY_VARIABLE = "ALBERTKIT_SERVE_KEY"
 
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")

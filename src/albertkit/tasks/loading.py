@@ -187,10 +187,10 @@ def _unknown_labels(
     if labels.names == tuple(f"LABEL_{number}" for number in range(len(labels.names))):
         otherwise = "give the model's labels their names, in id2label of its config.json"
     if training:  # training examples with this label may have been left out
-        whose, otherwise = "Training", "add training examples with this label"
+        whose, otherwise = "The training data", "add training examples with this label"
     return DataError(
-        f"{unknown[0]}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, choose another "
-        f"column, or {otherwise}.{left_out(training)}"
+        f"{unknown[0]}{also}. {whose} has the labels {', '.join(labels.names[:20])}. Correct the label, "
+        f"choose another column, or {otherwise}.{left_out(training)}"
     )
 
 

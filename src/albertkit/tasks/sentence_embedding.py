@@ -40,9 +40,9 @@ from albertkit.tokenization.special_tokens import Parsing
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
-    "alone": "single texts: each is trained to be similar to itself with another dropout, unlike the others",
-    "scored": "pairs with scores: the cosine similarities are trained to have the order of the scores",
-    "together": "pairs: each first text is trained to be more similar to its second text than to other texts",
+    "alone": "single texts: the model learns to tell each text, with another dropout, from other texts",
+    "scored": "pairs with scores: the model learns cosine similarities in the order of the scores",
+    "together": "pairs: the model learns to find the second text of each first text among other texts",
 }
 
 
@@ -145,7 +145,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             expected = "Set dropout to 0.1, or add second texts (--pair-column)."
             raise ConfigError(f"training on single texts needs dropout, but the model has none. {expected}")
         if kind == "scored" and len({example.score for example in training}) == 1:
-            raise DataError(f"every pair has the score {training[0].score}. Expected scores that differ.")
+            raise DataError(f"every pair has the score {training[0].score}. Expected at least two scores.")
         _kind(validation, alone=False)
         return _KINDS[kind]
 

@@ -160,7 +160,7 @@ def load_checkpoint(
         document = json.loads((folder / STATE_JSON).read_bytes())
         _require_same_run(folder, document.pop("fingerprint"), fingerprint)
         if document.keys() != RunState(output=folder).saved().keys():
-            raise ValueError(f"{STATE_JSON} has other fields")
+            raise ValueError(f"{STATE_JSON} has missing or unexpected fields")
         for name in _METRICS:
             values = document[name].items()
             document[name] = {key: math.nan if value is None else value for key, value in values}
@@ -171,7 +171,7 @@ def load_checkpoint(
         names = dict(model.named_parameters(remove_duplicate=False))
         loaded = {id(value) for name, value in names.items() if name not in missing}
         if unexpected or any(id(names.get(name)) not in loaded for name in missing):
-            raise ValueError(f"it is of another model: missing {missing}, unexpected {unexpected}")
+            raise ValueError(f"it belongs to another model: missing {missing}, unexpected {unexpected}")
         moments: dict[int, dict[str, Tensor]] = {}
         states = folder / STATE_TENSORS
         for name, value in (safetensors.torch.load_file(states) if states.is_file() else {}).items():
@@ -227,6 +227,6 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
             differences.append(f"{name}: saved {short(old)}, now {short(new)}")
     if differences:
         raise TrainingError(
-            f"{folder} cannot be resumed with these settings ({'; '.join(differences)}). Use the saved ones, "
-            "or another output folder to start a new run."
+            f"{folder} cannot be resumed with these settings ({'; '.join(differences)}). Use the saved "
+            "settings, or choose another output folder to start a new run."
         )

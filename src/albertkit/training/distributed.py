@@ -146,7 +146,7 @@ def stop_signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
         logger.info(
-            "stopping after this step with a checkpoint; press Ctrl-C again to stop now without a checkpoint"
+            "writing a checkpoint after this step, then stopping; press Ctrl-C again to stop now without one"
         )
 
     try:

@@ -140,7 +140,7 @@ class Training:
     def __post_init__(self) -> None:
         settings = self.settings
         if settings.early_stopping and not (self.evaluate and self.best_metric):
-            raise ConfigError("early_stopping needs validation data. Omit it, or pass validation data.")
+            raise ConfigError("early_stopping needs validation data. Pass some, or omit early_stopping.")
         called = [*reporters(settings), *self.callbacks] if self.world.is_main else []
         self._state = RunState(output=self.output, settings=self.about)
         self._callbacks = CallbackList(called, self._state, self.world)
@@ -206,7 +206,7 @@ class Training:
             if self._state.step and not math.isclose(self._state.schedule_factor, factor, abs_tol=1e-9):
                 raise TrainingError(
                     f"{saved[-1]}: the decay had begun, so {settings.unit} and decay_{settings.unit} cannot "
-                    "change."
+                    "change. Use the saved values, or choose another output folder to start a new run."
                 )
             logger.info(f"resuming from {saved[-1].name} ({self._state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())

@@ -97,13 +97,14 @@ class TrainingSettings(RunSettings):
         other = "steps" if self.steps is None else "tokens"
         for name in (f"warmup_{other}", f"decay_{other}"):
             if getattr(self, name):
-                raise ConfigError(f"{name} is set, but the length of the run is in {self.unit}.")
+                raise ConfigError(f"{name} is set, but the length of the run is in {self.unit}. Omit {name}.")
         if self.adamw_learning_rate is not None and self.optimizer != "muon":
             raise ConfigError(f"adamw_learning_rate is for the optimizer 'muon', not {self.optimizer!r}.")
         if self.decay and self.schedule == "linear":
             raise ConfigError(f"decay_{self.unit} is for the schedule 'trapezoid', not 'linear'.")
         if self.warmup + self.decay > self.length:
-            raise ConfigError(f"warmup_{self.unit} and decay_{self.unit} together are longer than the run.")
+            steps = f"warmup_{self.unit} and decay_{self.unit}"
+            raise ConfigError(f"{steps} together are longer than the run. Decrease them, or train longer.")
 
     @property
     def unit(self) -> Literal["steps", "tokens"]:
