@@ -13,6 +13,7 @@ import pytest
 from command_line import Run, assert_one_line_error
 
 import albertkit
+from albertkit.errors import ConfigError
 from albertkit.finetuning.predict import Predictions
 from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
 
@@ -130,6 +131,8 @@ class TestFilesOfVectors:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # the empty text has no vector of special tokens
                 predicted = albertkit.predict(BUNDLED_SENTENCES, input=rows, output=outputs[ending])
+        with pytest.raises(ConfigError, match="no columns"):
+            albertkit.predict(BUNDLED_SENTENCES, input=rows, output=tmp_path / "a.npy", keep_columns=True)
         vectors = np.load(outputs["npy"])
         assert np.isnan(vectors[1]).all()
         np.testing.assert_array_equal(vectors[[0, 2]], expected[[0, 2]])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from finetuning_runs import FAST, texts
 
+from albertkit.errors import DataError
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.predict import predict
@@ -69,6 +70,33 @@ def test_the_encoding_is_used_again_for_files_that_are_not_in_utf8(model: Path, 
     output = tmp_path / "answers.csv"
     predict(tmp_path / "run", input=rows, keep_columns="text", output=output)
     assert rows[0]["text"] in output.read_text(encoding="utf-8")
+
+
+def test_another_delimiter_and_names_with_spaces(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rows = [{"Text": one["text"], "Mood": one["label"], "Nr": "1"} for one in texts(24, 3)]
+    file, other = write_csv(tmp_path / "commas.csv", rows), tmp_path / "data.csv"
+    other.write_text(file.read_text().replace(",", ";"))
+    columns = {"text_column": "Text", "label_column": "Mood", "delimiter": ";"}
+    run = finetune(
+        "text-classification", recipe=FAST, steps=1, model=model, train=other, validation=other,
+        output=tmp_path / "run", device="cpu", **columns,
+    )  # fmt: skip
+    spaced = [{"Text": row["Text"], "Mood ": row["Mood"], " Nr": row["Nr"]} for row in rows]
+    for data in (other, file, rows, spaced):
+        assert evaluate(tmp_path / "run", data=data).metrics == run.metrics
+    with pytest.raises(DataError, match=r"commas\.csv: the cells are separated by ',', not by ';'"):
+        predict(tmp_path / "run", input=file, delimiter=";")
+    # A table without the columns of the fine-tuning.
+    predict(tmp_path / "run", input=[{"text": "the river"}])
+    assert "has no column 'Text', which the fine-tuning run had" in caplog.text
+    table = tmp_path / "table.txt"
+    table.write_text("Nr\tText\n1\tthe river\n")
+    caplog.clear()
+    assert predict(tmp_path / "run", input=table).total == 2
+    assert "table.txt: each line is read as one text, but the lines have tabs" in caplog.text
 
 
 def test_an_evaluation_counts_the_texts_of_the_training(

@@ -194,7 +194,7 @@ class TestFolder:
         index.add(["A text without an id."])
         assert index[-1]["id"] == 4
 
-    def test_texts_can_be_removed(self, embed, folder):
+    def test_texts_can_be_removed(self, embed, folder, caplog):
         index = Index.load(folder)
         assert index.remove(["b", "x"]) == 1
         assert [row["id"] for row in index] == ["a", "c", "ü"]
@@ -206,6 +206,7 @@ class TestFolder:
             index.remove(["a", "c", "ü"])
         assert len(index) == 3
         assert index.remove("ac") == 0
+        assert "no text with the id 'ac'" in caplog.text
         assert index.remove("a") == 1
 
     def test_the_columns_of_the_first_table_are_those_of_the_next(self, embed, tmp_path):
@@ -229,10 +230,19 @@ class TestFolder:
         assert index.has_file(file)
         with pytest.raises(DataError, match="ids from the column 'key'"):
             index.has_file(file, id_column="body")
+        # An index does not have a file whose texts were replaced.
+        other.write_text("key,body\nk1,The lamp was broken again.\n")
+        index.add(other)
+        assert (index.has_file(file), index.has_file(other)) == (False, True)
+        index.add(file)
+        assert [row["text"] for row in index] == ["The soup was cold again.", "The bed was soft."]
 
     def test_repeated_ids_are_counted(self, embed, caplog):
         index = Index.build(TEXTS[:3], embed, ids=["a", "b", "a"])
-        assert (len(index), caplog.messages) == (3, ["new texts with the id of another new text: 1"])
+        assert (len(index), caplog.messages) == (
+            3,
+            ["new texts with the id of another new text: 1, such as 'a'. All are kept."],
+        )
 
     def test_cut_tokens_are_counted(self, embed, caplog):
         caplog.set_level("INFO")

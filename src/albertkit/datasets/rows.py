@@ -187,6 +187,10 @@ def read_rows(
             for number, line, _ in read_records(path, encoding):
                 yield Row(f"{path}, line {number}", {"text": line.rstrip("\r\n")})
 
+        first = [row.values["text"] for row in islice(read(), 2)]
+        if first and all("\t" in text for text in first):
+            what = "each line is read as one text, but the lines have tabs"
+            logger.warning(f"{path}: {what}. If the file is a table, rename it so that it ends in .csv.")
         return Rows(str(path), read, ["text"])
     if kind in (".parquet", ".arrow"):
         return _arrow_rows([path], name=str(path))
@@ -269,6 +273,10 @@ def delimited_rows(
         width, names_again = len(cells), [cell.strip() for cell in cells]
         columns = _column_names(cells) if header else [str(n) for n in range(len(cells))]
         other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
+        if other is not None and delimiter is not None and _divides(path, other, encoding):
+            raise DataError(
+                f"{path}: the cells are separated by {other!r}, not by {delimiter!r}. Omit the delimiter."
+            )
         if other is not None:
             advice = (
                 f", or --delimiter {other!r} (in Python delimiter={other!r}): the header is a single cell"
@@ -324,14 +332,15 @@ def _tab_records(path: Path, warns: list[bool], encoding: str | None) -> Iterato
 
 def _delimiter(path: Path, encoding: str | None) -> str:
     """Return the delimiter that divides all first rows into equal numbers of cells, otherwise a comma."""
+    return next((mark for mark in ",;\t" if _divides(path, mark, encoding)), ",")
 
-    def widths(mark: str) -> set[int]:
-        try:
-            return {len(cells) for _, cells in islice(_quoted_records(path, mark, encoding), _TITLE_ROWS)}
-        except DataError:
-            return set()
 
-    return next((mark for mark in ",;\t" if len(found := widths(mark)) == 1 and found != {1}), ",")
+def _divides(path: Path, mark: str, encoding: str | None) -> bool:
+    try:
+        widths = {len(cells) for _, cells in islice(_quoted_records(path, mark, encoding), _TITLE_ROWS)}
+    except DataError:
+        return False
+    return len(widths) == 1 and widths != {1}
 
 
 def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:

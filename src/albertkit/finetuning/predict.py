@@ -225,6 +225,8 @@ def predict(
             "Choose another ending, such as .jsonl."
         )
     if suffix == ".npy":
+        if keep_columns:
+            raise ConfigError(f"{output}: a .npy file has no columns. Omit keep_columns, or write .parquet.")
         predictor.vectors = _vector_records(predictor.task)
     lines = output.with_name(f"{output.name}.partial")
     count = resume(lines, about, CHUNK, predictor.vectors)

@@ -5,6 +5,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -178,8 +179,12 @@ def data_options(
         options = replace(options, encoding=trained["encoding"])
     table = _table(task, data, options)
     if table is not None and file_format(Path(table.name))[0] in (".csv", ".tsv"):
-        options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
-        table = _table(task, data, options)
+        layout = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
+        with suppress(DataError):  # the file has another delimiter
+            table, options = _table(task, data, layout), layout
+    if table is not None:  # only tables in memory have spaces around their names
+        spaced = {column.strip(): column for column in table.columns if column != column.strip()}
+        trained = {name: spaced.get(value, value) for name, value in trained.items()}
 
     def applies(name: str) -> bool:
         if name in (*_NO_COLUMNS, *_LAYOUT, "encoding"):
@@ -188,6 +193,9 @@ def data_options(
             return str(trained[name]).removeprefix("-").isdecimal()
         return {*columns_in(str(trained[name]), table.columns)} <= {*table.columns}
 
+    for name in trained.keys() & {"text_column", "label_column"}:
+        if table is not None and not applies(name):
+            logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run had")
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
 

@@ -12,6 +12,7 @@ Shapes: N texts, Q queries, D dimensions.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
@@ -146,7 +147,9 @@ class Index:
             logger.info(cut_note(self._pipeline, cut, len(texts)))
         given = {str(_plain(name)) for name in ids}
         if repeated := len(ids) - len(given):
-            logger.warning("new texts with the id of another new text: %s", f"{repeated:,}")
+            ((name, _),) = Counter(str(_plain(name)) for name in ids).most_common(1)
+            what = f"{repeated:,}, such as {name!r}. All are kept."
+            logger.warning(f"new texts with the id of another new text: {what}")
         self._keep([name not in given for name in known])
         self._add(vectors, texts, ids)
         self.columns = columns or self.columns
@@ -157,7 +160,7 @@ class Index:
     def has_file(self, path: Path, *, text_column: str | None = None, id_column: str | None = None) -> bool:
         """Return whether the texts of a file were added, from these columns or any for None.
 
-        After `remove`, the index has no file.
+        After a text was removed or replaced, the index has none of the files before.
 
         Raises:
             DataError: the texts or ids were read from other columns.
@@ -184,12 +187,12 @@ class Index:
         """
         given = {str(_plain(name)) for name in ([ids] if isinstance(ids, str | int) else ids)}
         before = len(self)
-        kept = [name not in given for name in self._ids()]
-        if not any(kept):
+        known = self._ids()
+        if not any(kept := [name not in given for name in known]):
             raise DataError("all texts of the index would be removed. An index has at least one.")
+        if unknown := sorted(given.difference(known)):
+            logger.warning("the index has no text with the id %s", ", ".join(map(repr, unknown[:5])))
         self._keep(kept)
-        if not all(kept):
-            self.sources = []  # the index no longer has all texts of its files
         return before - len(self)
 
     def _ids(self) -> list[str]:
@@ -200,6 +203,7 @@ class Index:
         if not all(kept):
             rows = (row for part in self._rows for row in part)
             self._vectors, self._rows = [self.vectors[kept]], [list(compress(rows, kept))]
+            self.sources = []  # the index no longer has all texts of its files
 
     def __len__(self) -> int:
         """Return the number of texts."""

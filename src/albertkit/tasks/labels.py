@@ -83,7 +83,7 @@ class LabelKind(Enum):
 CLASS, SEVERAL, NUMBER, TAGS = LabelKind.CLASS, LabelKind.SEVERAL, LabelKind.NUMBER, LabelKind.TAGS
 KINDS = {kind.problem_type: kind for kind in (CLASS, SEVERAL, NUMBER)}
 
-BLANK = {"-", "--", "?", "n/a", "#n/a", "na", "nan"}
+BLANK = {"-", "--", "?", "n/a", "n.a.", "#n/a", "#nv", "na", "nan", "null", "tbd", "(blank)", "(leer)"}
 """Texts of cells that may stand for a missing value."""
 _SHOWN, _RARE_SHOWN = 20, 5
 _FEW_NUMBERS = 10  # up to this many different whole numbers are likely classes
