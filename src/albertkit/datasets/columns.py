@@ -72,7 +72,7 @@ def find_columns(
             columns["label_column"] = (usual or possible)[0]
         elif possible:
             what = f"no column 'label', and several columns may have the labels: {', '.join(possible)}"
-            raise DataError(f"{rows.name}: {what}. Choose one with --label-column.")
+            raise DataError(f"{rows.name}: {what}. Choose one with --label-column (in Python label_column=).")
     return columns
 
 
