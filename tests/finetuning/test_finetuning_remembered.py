@@ -90,7 +90,10 @@ def test_another_delimiter_and_names_with_spaces(
     with pytest.raises(DataError, match=r"commas\.csv: the cells are separated by ',', not by ';'"):
         predict(tmp_path / "run", input=file, delimiter=";")
     # A table without the columns of the fine-tuning.
-    predict(tmp_path / "run", input=[{"text": "the river"}])
+    predict(
+        tmp_path / "run",
+        input=[{"body": "the river runs to the old house"}, {"body": "the key was lost again"}],
+    )
     assert "has no column 'Text', which the fine-tuning run had" in caplog.text
     table = tmp_path / "table.txt"
     table.write_text("Nr\tText\n1\tthe river\n")

@@ -194,7 +194,7 @@ def data_options(
         return {*columns_in(str(trained[name]), table.columns)} <= {*table.columns}
 
     for name in trained.keys() & {"text_column", "label_column"}:
-        if table is not None and not applies(name):
+        if table is not None and not applies(name) and getattr(options, name) not in table.columns:
             logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run had")
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
