@@ -106,7 +106,7 @@ def test_unusable_answers_are_counted(model: Path, tmp_path: Path, caplog: pytes
     report = tune("question-answering", settings, model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
-    unseen = "answers exceed a window of 48 tokens and are not used in training"
+    unseen = "answers are in no window of 48 tokens and cannot be predicted"
     assert report["data"]["training"]["warnings"] == {
         unseen: 1,
         "answers are longer than 9 tokens and cannot be predicted": 1,
@@ -128,7 +128,7 @@ def test_questions_without_answer_are_counted() -> None:
     def said(training: list[QuestionExample]) -> str | None:
         return task.check(training, [], 8)
 
-    assert said(examples) == "2 of 3 training questions have no answer"
+    assert said(examples) == "2 of 3 training questions without an answer"
     assert said(examples[:1]) is None
 
 

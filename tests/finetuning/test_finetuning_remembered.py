@@ -94,7 +94,7 @@ def test_another_delimiter_and_names_with_spaces(
         tmp_path / "run",
         input=[{"body": "the river runs to the old house"}, {"body": "the key was lost again"}],
     )
-    assert "has no column 'Text', which the fine-tuning run had" in caplog.text
+    assert "has no column 'Text', which the fine-tuning run used" in caplog.text
     table = tmp_path / "table.txt"
     table.write_text("Nr\tText\n1\tthe river\n")
     caplog.clear()

@@ -70,7 +70,7 @@ def test_two_processes_have_the_losses_of_one(data: Path, tmp_path: Path, warm_s
     pretrain_alone(data, tmp_path / "one")
     said = pretrain(data, tmp_path / "two", "--max-minutes", "1e-9", shell=warm_shell)
     assert "2 processes" in said
-    assert said.count("stopped at step 1,") == 1  # one process speaks
+    assert said.count("stopped at step 1 after") == 1  # one process speaks
     assert [folder.name for folder in checkpoints(tmp_path / "two")] == ["step-0000000", "step-0000001"]
     said = pretrain(data, tmp_path / "two", shell=warm_shell)
     assert "resuming from step-0000001" in said

@@ -108,7 +108,7 @@ def _texts(row: Row, columns: Columns, fields: Sequence[str], warn: Warn) -> dic
     empty = next((named[field] for field, text in texts.items() if not text), None)
     if empty is not None:
         value = row.values.get(empty)
-        detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {short(value)}")
+        detail = f"no text in {empty!r}" + ("" if is_missing(value) else f" (found {short(value)})")
         if columns.labeled:
             raise RowError("empty", detail)
         warn("empty", f"{detail}, {UNANSWERED}")

@@ -195,7 +195,7 @@ def data_options(
 
     for name in trained.keys() & {"text_column", "label_column"}:
         if table is not None and not applies(name) and getattr(options, name) not in table.columns:
-            logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run had")
+            logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used")
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
 

@@ -154,7 +154,7 @@ def pretrain(
         result = run_pretraining(chosen, data, tokenizer, output, world=world, callbacks=callbacks)
         ending = "finished" if result.finished else "stopped"
         logger.info(
-            f"{ending} at step {result.step}, {result.tokens:,} tokens, "
+            f"{ending} at step {result.step} after {result.tokens:,} tokens and "
             f"{result.seconds / 60:.1f} minutes of training; model in {output}"
             f"{'' if result.finished else '; the same command resumes the run'}"
         )

@@ -204,7 +204,7 @@ class PretrainingSettings:
         rate = training.learning_rate or 0.0
         spread = self.model.get("initializer_range", 0.02)
         if training.optimizer == "lamb" and rate > _LAMB_LIMIT:
-            notes.append(f"a learning rate of {rate:g} is too high for LAMB: set at most {_LAMB_LIMIT:g}")
+            notes.append(f"a learning rate of {rate:g} is too high for LAMB: use at most {_LAMB_LIMIT:g}")
         if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
             notes.append(
                 f"a learning rate of {rate:g} is too high for AdamW with initializer_range {spread:g}: "

@@ -118,7 +118,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         self, training: Sequence[QuestionExample], validation: Sequence[QuestionExample], batch_size: int
     ) -> str | None:
         silent = sum(example.is_impossible for example in training)
-        return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
+        return f"{silent:,} of {len(training):,} training questions without an answer" if silent else None
 
     def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
         """Return the windows of each example; `labels` is (start, end), or (0, 0) if a window has no answer.
@@ -257,7 +257,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         unseen = {row.example for row in rows} - {row.example for row in shown}
         long = {row.example for row in shown if row.labels[1] - row.labels[0] >= longest}
         problems = {
-            f"answers exceed a window of {self.max_length} tokens and are not used in training": unseen,
+            f"answers are in no window of {self.max_length} tokens and cannot be predicted": unseen,
             f"answers are longer than {longest} tokens and cannot be predicted": long,
         }
         return Counter({what: len(examples) for what, examples in problems.items() if examples})

@@ -40,9 +40,9 @@ from albertkit.tokenization.special_tokens import Parsing
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
-    "alone": "single texts: the model learns to tell each text, with another dropout, from other texts",
-    "scored": "pairs with scores: the model learns cosine similarities in the order of the scores",
-    "together": "pairs: the model learns to find the second text of each first text among other texts",
+    "alone": "single texts: the model learns to find each text again under different dropout, among others",
+    "scored": "pairs with scores: the model learns a higher cosine similarity for a pair with a higher score",
+    "together": "pairs: the model learns to find the second text of each pair among other texts",
 }
 
 

@@ -349,8 +349,8 @@ class Training:
         step, self._rollbacks = self._state.step + 1, self._rollbacks + 1
         newest = checkpoints(self.output)[-1]
         what = (
-            f"the loss of step {step} is {loss:.4g} (running mean {self._state.watch.mean:.4g}), "
-            "or a gradient is not finite"
+            f"the loss or a gradient of step {step} is out of range (loss {loss:.4g}, running mean "
+            f"{self._state.watch.mean:.4g})"
         )
         if self._rollbacks > self.settings.max_rollbacks:
             raise TrainingError(
@@ -360,7 +360,7 @@ class Training:
         self._state.roll_back_to(self._load(newest), position)
         self._averages = Averages()
         self._marked = self._state.tokens, self._state.seconds
-        logger.info(f"{what}: rolling back to {newest.name} and skipping the data since then")
+        logger.info(f"{what}: rolling back to {newest.name} and skipping the data since that checkpoint")
         self._callbacks.call("on_rollback", {"rolled_back_from": step, "bad_loss": str(loss)})
 
     def _figures(self, grad_norm: float) -> dict[str, float]:
