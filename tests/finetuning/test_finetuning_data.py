@@ -212,10 +212,12 @@ def test_equal_texts_with_different_labels_are_counted(model: Path, caplog: pyte
     texts_and_labels = ("a x", "a y", "a x", "b x", "b x", "N/A y", "N/A y", "- x")
     training = [TextExample(text, label=label) for text, label in map(str.split, texts_and_labels)]
     prepared = prepare(
-        TASKS["text-classification"](), FAST, model=model, train=training, validation=training[:2],
+        TASKS["text-classification"](), FAST, model=model, train=training, validation=training[5:7],
         options=DataOptions(),
     )  # fmt: skip
     assert prepared.data["training"]["conflicting_labels"] == 3
+    assert prepared.data["validation"]["conflicting_labels"] == 0
+    assert "validation: 'N/A' (2) may stand for a missing text" in caplog.text
     assert "training: 3 of 8 examples have a text, such as 'a', that also has another label" in caplog.text
     assert "training: 'N/A' (2) may stand for a missing text" in caplog.text
     assert "'-'" not in caplog.text

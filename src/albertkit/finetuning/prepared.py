@@ -124,8 +124,9 @@ def prepare(
         logger.info("validation: %s", shared_note(shared, len(examples["validation"])))
     if splits.labels is not None:
         _log(splits.labels.notes(map(task.truth, examples["training"])))
-        data["training"]["conflicting_labels"], notes = _equal_texts(task, examples["training"])
-        _log(f"training: {note}" for note in notes)
+        for name in data:  # equal texts are in the same split
+            data[name]["conflicting_labels"], notes = _equal_texts(task, examples[name])
+            _log(f"{name}: {note}" for note in notes)
     weights = None
     if settings.class_weights != "none":
         classes = task.learnt_classes(row for unit in units for row in unit)
@@ -151,10 +152,10 @@ def _log(notes: Iterable[str | None]) -> None:
             logger.info("%s", note)
 
 
-def _equal_texts(task: Task, training: Sequence[Any]) -> tuple[int, list[str]]:
+def _equal_texts(task: Task, examples: Sequence[Any]) -> tuple[int, list[str]]:
     """Return how many examples have a text that also has another label, and notes on equal texts."""
     labels: dict[Any, Counter[str]] = {}
-    for example in training:
+    for example in examples:
         labels.setdefault(content_of(example), Counter())[str(task.truth(example))] += 1
     labels.pop(None, None)  # examples of your own class
     texts = [(" ".join(map(str, filter(None, content))), counts) for content, counts in labels.items()]
@@ -162,7 +163,7 @@ def _equal_texts(task: Task, training: Sequence[Any]) -> tuple[int, list[str]]:
     conflicting, notes = sum(count for _, count in differing), []
     if differing:
         what = f"have a text, such as {short(differing[0][0])}, that also has another label"
-        notes.append(f"{conflicting:,} of {len(training):,} examples {what}")
+        notes.append(f"{conflicting:,} of {len(examples):,} examples {what}")
     for text, counts in texts:
         if spelling_key(text) in {*BLANK, "none"} and counts.total() > 1:
             what = f"{text!r} ({counts.total():,}) may stand for a missing text"
