@@ -111,7 +111,7 @@ def test_normalization_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_voca
     assert document(shards, 0) == expected
     assert shards.manifest.settings["normalization"]["do_lower_case"] is False
     shards.check_tokenizer(folder / "spiece.model")
-    with pytest.raises(DataError, match=r"made with do_lower_case=False than .*tokenizer_config.json"):
+    with pytest.raises(DataError, match=r"made with do_lower_case=False, unlike .*tokenizer_config.json"):
         shards.check_tokenizer(tiny_vocabulary)
 
 
