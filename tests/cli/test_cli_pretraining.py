@@ -109,7 +109,7 @@ def test_flags_override_the_recipe_and_a_finished_run_stays(albertkit: Albertkit
     ("arguments", "message"),
     [
         (("--recipe", "none.toml"), "no recipe none.toml"),
-        (("--steps", 1), "either with batch_size or with batch_tokens"),
+        (("--steps", 1), "exactly one of batch_size and batch_tokens"),
     ],
 )
 def test_errors_have_one_line(
