@@ -67,9 +67,9 @@ class FeatureExtractionOptions:
 
     pooling: Literal["mean", "cls", "max", "none"] | None = None
     """How to combine the vectors of the tokens into one vector: "mean" (of all tokens, including [CLS] and
-    [SEP]), "cls" or "max"; "none" for one vector per token (default: the model's pooling, otherwise
-    "mean" in the command line and "none" in Python). The Dense modules of a sentence-transformers model are
-    applied only with the pooling of the model."""
+    [SEP]), "cls" or "max"; "none" for one vector per token (default: the model's pooling; if it has
+    none: "none" for a call of the pipeline, otherwise "mean"). The Dense modules of a sentence-transformers
+    model are applied only with the pooling of the model."""
     normalize: bool | None = None
     """Scale the vectors to length 1 (default: the model's setting, which applies only to one vector per
     text)."""

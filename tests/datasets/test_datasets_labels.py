@@ -94,7 +94,7 @@ def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
         load_splits({"train": train, "validation": several})
     # The labels of a model are checked against likewise, in every split.
     labels = load_splits({"train": train}).labels
-    with pytest.raises(DataError, match=r"'postive' is unknown.* The model has the labels negative"):
+    with pytest.raises(DataError, match=r"'postive' is unknown.* model has the labels negative, positive"):
         load_splits({"test": test}, labels=labels)
     unnamed = LabelSet(CLASS, ("LABEL_0", "LABEL_1"))
     with pytest.raises(DataError, match=r"'positive' is unknown.* or give the model's labels their names"):

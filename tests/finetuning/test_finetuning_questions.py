@@ -128,7 +128,7 @@ def test_questions_without_answer_are_counted() -> None:
     def said(training: list[QuestionExample]) -> str | None:
         return task.check(training, [], 8)
 
-    assert said(examples) == "2 of 3 training questions without an answer"
+    assert said(examples) == "2 of 3 training questions have no answer"
     assert said(examples[:1]) is None
 
 

@@ -76,7 +76,7 @@ def test_the_mean_needs_checkpoints_that_are_kept() -> None:
     with pytest.raises(ConfigError, match="average_checkpoints must be at most keep_checkpoints"):
         replace(SETTINGS, average_checkpoints=4)
     training = replace(SETTINGS.training, early_stopping=1)
-    with pytest.raises(ConfigError, match="average_checkpoints and early_stopping cannot"):
+    with pytest.raises(ConfigError, match="average_checkpoints and early_stopping cannot be combined"):
         replace(SETTINGS, average_checkpoints=2, training=training)
     with pytest.raises(ConfigError, match="average_checkpoints must be 1 or more, not 0"):
         replace(SETTINGS, average_checkpoints=0)

@@ -108,7 +108,7 @@ def test_learning_lowers_the_held_out_loss(data: Path, tmp_path: Path) -> None:
         (
             {"model": SIZES | {"max_position_embeddings": 32}},
             ConfigError,
-            "but the model has only 32 positions",
+            r"max_seq_length is \d+, but the model has only 32 positions",
         ),
         ({"model": SIZES | {"hidden_sise": 32}}, ConfigError, "hidden_size"),
         ({"batch_size": 4}, TrainingError, "batch_size: saved 8, now 4"),

@@ -95,7 +95,7 @@ def test_where_a_server_cannot_run() -> None:
     async def start_in_a_loop() -> None:
         serve("none", port=0)
 
-    with pytest.raises(ConfigError, match=r"while an event loop was running, as in a notebook"):
+    with pytest.raises(ConfigError, match=r"loop was running, as in a notebook\. Expected the main"):
         asyncio.run(start_in_a_loop())
     with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match=r"serve was called in a thread\."):
         pool.submit(serve, "none", port=0).result()

@@ -57,7 +57,10 @@ def test_a_rollback_returns_to_the_metrics_of_its_checkpoint() -> None:
 
 
 def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:
-    expected = r"step 1 is out of range \(loss nan.* after 3 rollbacks to .*step-0000000.* check the data"
+    expected = (
+        r"step 1 is out of range \(loss nan.* after 3 rollbacks to .*step-0000000.* "
+        "check the data and the objective"
+    )
     with pytest.raises(TrainingError, match=expected):
         run(tmp_path, settings(), objective=BadOnce(1, math.nan, always=True))
 

@@ -190,7 +190,7 @@ def read_rows(
         first = [row.values["text"] for row in islice(read(), 2)]
         if first and all("\t" in text for text in first):
             what = "each line is read as one text, but the lines have tabs"
-            logger.warning(f"{path}: {what}. If the file is a table, rename it so that it ends in .csv.")
+            _inform(f"{path}: {what}. If the file is a table, rename it so that it ends in .csv.")
         return Rows(str(path), read, ["text"])
     if kind in (".parquet", ".arrow"):
         return _arrow_rows([path], name=str(path))
@@ -273,11 +273,10 @@ def delimited_rows(
         width, names_again = len(cells), [cell.strip() for cell in cells]
         columns = _column_names(cells) if header else [str(n) for n in range(len(cells))]
         other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
-        if other is not None and delimiter is not None and _divides(path, other, encoding):
-            raise DataError(
-                f"{path}: the cells are separated by {other!r}, not by {delimiter!r}. Omit the delimiter."
-            )
         if other is not None:
+            if delimiter is not None and _divides(path, other, encoding):
+                separated = f"the cells are separated by {other!r}, not by {delimiter!r}"
+                raise DataError(f"{path}: {separated}. Omit the delimiter.")
             advice = (
                 f", or --delimiter {other!r} (in Python delimiter={other!r}): the header is a single cell"
             )

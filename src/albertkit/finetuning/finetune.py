@@ -448,9 +448,7 @@ def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> st
     late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
     mean = sum(late) / len(late)
     if prior is not None and mean > _NOTHING_LEARNED * prior:
-        return (
-            f"the training loss ends at {mean:.4f}, near that of a model that ignores its input, {prior:.4f}"
-        )
+        return f"the training loss ends at {mean:.4f}, near the {prior:.4f} of a model that ignores its input"
     return None
 
 

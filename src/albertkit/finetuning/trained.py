@@ -193,8 +193,10 @@ def data_options(
             return str(trained[name]).removeprefix("-").isdecimal()
         return {*columns_in(str(trained[name]), table.columns)} <= {*table.columns}
 
-    for name in trained.keys() & {"text_column", "label_column"}:
-        if table is not None and not applies(name) and getattr(options, name) not in table.columns:
+    for name in ("text_column", "label_column"):
+        if table is None or name not in trained or applies(name):
+            continue
+        if getattr(options, name) not in table.columns:
             logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used")
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 

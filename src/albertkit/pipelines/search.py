@@ -160,7 +160,7 @@ class Index:
     def has_file(self, path: Path, *, text_column: str | None = None, id_column: str | None = None) -> bool:
         """Return whether the texts of a file were added, from these columns or any for None.
 
-        After a text was removed or replaced, the index has none of the files before.
+        After a text was removed or replaced, the index no longer has the files that were added before.
 
         Raises:
             DataError: the texts or ids were read from other columns.

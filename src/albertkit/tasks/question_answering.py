@@ -118,7 +118,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         self, training: Sequence[QuestionExample], validation: Sequence[QuestionExample], batch_size: int
     ) -> str | None:
         silent = sum(example.is_impossible for example in training)
-        return f"{silent:,} of {len(training):,} training questions without an answer" if silent else None
+        return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
     def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
         """Return the windows of each example; `labels` is (start, end), or (0, 0) if a window has no answer.
