@@ -4,7 +4,6 @@ A test module imports a fixture as `server_fixture`, and its tests request it as
 """
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ HEADS = {
     "nli": AlbertForSequenceClassification,
 }
 KEY = "a-secret-key"
-_NUMBERS = count()
 
 
 @pytest.fixture(name="folders", scope="module")
@@ -69,8 +67,8 @@ def opened_fixture(tab: Any, server: Running, watch: Watch):
     """Return a function that opens a link. Browser errors and requests to other hosts fail the test."""
 
     def open_page(fragment: str = "") -> Any:
-        # The number makes each link different, because the browser does not load the same link again.
-        tab.goto(f"http://127.0.0.1:{server.port}/playground#{fragment}&unknown={next(_NUMBERS)}")
+        tab.goto("about:blank")  # otherwise the page before may still write its own address
+        tab.goto(f"http://127.0.0.1:{server.port}/playground#{fragment}")
         tab.mouse.move(0, 0)
         settle(tab)
         return tab
