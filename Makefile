@@ -46,8 +46,8 @@ help: ## Show these targets.
 demo: .venv/installed-base ## Fill in three masked words with the bundled model, offline.
 	@HF_HUB_OFFLINE=1 $(BIN)/albertkit fill-mask \
 		"She opened the [MASK] and went into the room." \
-		"The captain of the [MASK] looked at the sea." \
-		"He was the [MASK] man I have ever known."
+		"Talk to your [MASK] before you take this medicine." \
+		"The team will send you an [MASK] when the order is ready."
 
 # Two processes with one thread each, because most tests are too small for two threads. The files run in the order of
 # their names: pytest-xdist would start with the files that have the most tests, and run the slowest file last, alone.

@@ -40,7 +40,7 @@ def main() -> None:
         for word in answer["results"][0][0]:
             print(f"{word['score']:6.1%}  {word['token_str']}")
 
-        pair = {"text": "Anna bought a new phone.", "text_pair": "She showed it to her sister."}
+        pair = {"text": "She got up early.", "text_pair": "After breakfast, she took the bus to work."}
         print("\norder:", ask(address, "order", input=pair)["results"][0]["label"])
         vectors = ask(address, "embeddings", input=["A dog barks.", "The cat sleeps."])["data"]
         print("vectors:", len(vectors), "of", len(vectors[0]["embedding"]), "numbers")

@@ -5,7 +5,7 @@
 The same on the command line:
 
     albertkit export onnx bundled model-float32 --dtype float32
-    albertkit export onnx bundled model-int8 --int8 --max-drop 2
+    albertkit export onnx bundled model-int8 --int8 --max-drop 6
 """
 
 from pathlib import Path
@@ -26,8 +26,8 @@ TEXTS = [
 def main() -> None:
     with TemporaryDirectory() as name:
         exact = export_onnx("bundled", Path(name) / "exact", dtype="float32")
-        # Rounding can swap two words that are almost equally probable: allow a drop of two points.
-        int8 = export_onnx("bundled", Path(name) / "int8", int8=True, max_drop=2)
+        # Rounding can swap two words that are almost equally probable. Allow one swap in 18 texts.
+        int8 = export_onnx("bundled", Path(name) / "int8", int8=True, max_drop=6)
         fill = pipeline("fill-mask", Path(name) / "int8")  # use the folder like any other model
     drop = int8.accuracy_drop
     assert drop is not None

@@ -64,7 +64,7 @@ without `--model`.
 | vocabulary | {vocab_size} SentencePiece pieces, lowercase, trained on the same texts, \
 including the held-out ones |
 | parameters | {parameters:,}, stored in fp16 |
-| sequences | up to {max_seq_length} tokens; fill-mask reads a window around the mask in longer texts |
+| sequences | up to {positions} tokens; fill-mask reads a window around the mask in longer texts |
 | data | 713 English books in the public domain, mostly of the 18th to early 20th century, and modern \
 documents of open sources (list below), together {training_tokens:,} tokens; every 40th text was held out |
 | training | {after}{tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, \
@@ -176,7 +176,7 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
         sets="one set of weights" if groups == 1 else f"{groups} sets of weights",
         title=TITLE,
         parameters=exact.num_parameters(),
-        max_seq_length=settings.max_seq_length,
+        positions=config.max_position_embeddings,
         length=length,
         masked=MASKED,
         training_tokens=train.manifest.tokens,

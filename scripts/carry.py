@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 from pages import command_line
 
-from albertkit import prepare
+from albertkit import AlbertTokenizer, prepare
 from albertkit.files import atomic_path
 from albertkit.pretraining.shards import ShardSet
 
@@ -117,7 +117,7 @@ def main() -> None:
     """Pack, and print what to copy."""
     parser = command_line(__doc__)
     parser.add_argument("data", type=Path, help="folder of books.parquet and modern.parquet")
-    parser.add_argument("--tokenizer", default="dev/bundled-tokenizer", help="folder of the tokenizer")
+    parser.add_argument("--tokenizer", default="bundled", help="name or folder of the tokenizer's model")
     parser.add_argument("--output", type=Path, default=Path("carried"), help="folder of the packed file")
     parser.add_argument("--tokens", type=int, default=42_000_000, help="training tokens, roughly")
     arguments = parser.parse_args()
@@ -132,7 +132,7 @@ def main() -> None:
         make_shards(
             arguments.data, arguments.tokenizer, folder, round(arguments.tokens * CHARACTERS_PER_TOKEN)
         )
-        shutil.copytree(arguments.tokenizer, folder / "tokenizer")
+        AlbertTokenizer.from_pretrained(arguments.tokenizer).save_pretrained(folder / "tokenizer")
         tokens = ShardSet(folder / "train").manifest.tokens
         pack(folder, file)
     size = file.stat().st_size

@@ -67,7 +67,7 @@ def test_commands(model: Path, folder: Path, run: Run) -> None:
     assert run(*command, model).json == run(*command, "bundled").json
     inspected = run("inspect", model, "--json")
     assert inspected.status == 0, inspected.errors
-    assert inspected.json[0]["tokenizer"]["pieces"] == 8192
+    assert inspected.json[0]["tokenizer"]["pieces"] == 10240
 
 
 def test_exports_of_a_julia_file_contain_the_tokenizer(folder: Path, tmp_path: Path, run: Run) -> None:

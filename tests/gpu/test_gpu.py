@@ -49,10 +49,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("gpu")
     vocabulary = resolve("bundled", patterns=("spiece.model",)) / "spiece.model"
+    pieces = albertkit.AlbertConfig.from_pretrained("bundled").vocab_size
     random = np.random.default_rng(0)
     phrases = [random.integers(100, 400, length).tolist() for length in random.integers(3, 9, 60)]
     for split, documents in (("train", 60), ("validation", 8)):
-        builder = ShardBuilder(8192)
+        builder = ShardBuilder(pieces)
         for _ in range(documents):
             builder.add([phrases[index] for index in random.integers(len(phrases), size=20)])
         record, content = builder.finish("shard-00000.arrow")
@@ -60,7 +61,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / split / record.file).write_bytes(content)
         Manifest(
             tokenizer_sha256=file_sha256(vocabulary),
-            vocabulary_size=8192,
+            vocabulary_size=pieces,
             documents=record.documents,
             sentences=record.sentences,
             tokens=record.tokens,

@@ -53,8 +53,12 @@ def test_the_200_questions_are_well_formed(cloze, tokenizer: AlbertTokenizer) ->
         assert question.text[-1] in ".?", question
         assert len(set(question.answers)) == len(question.answers) > 0, question
         for answer in question.answers:
-            assert tokenizer.tokenize(answer) == [f"▁{answer}"], question
-        assert len(cloze.answer_ids(question, tokenizer)) == len(question.answers)
+            assert answer.isalpha(), question
+            assert answer.islower(), question
+    answers = [answer for question in questions for answer in question.answers]
+    single = [answer for answer in answers if tokenizer.tokenize(answer) == [f"▁{answer}"]]
+    assert len(single) == sum(len(cloze.answer_ids(question, tokenizer)) for question in questions)
+    assert len(single) > 0.95 * len(answers)
 
 
 def test_scores_by_hand(cloze, tokenizer: AlbertTokenizer) -> None:
@@ -117,7 +121,7 @@ def test_writes_one_row_for_each_model(
     table = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert len(table) == 3  # the script ran twice, but did not repeat a row
     assert cloze.FREQUENT in table[1]
-    assert table[2][1] == "16 x 1, 8,192 pieces"
+    assert table[2][1] == "16 x 1, 10,240 pieces"
     assert table[2][3:] == ["0.000 / 1.000", "1.000 / 1.000", "0.000 / 0.000", "0.333 / 0.667 |"]
     assert table[2][2] == printed["weights"]
     other = [*cloze.rows_with(text.splitlines()[4:6], ["d", "m", "abc"], key="abc")]

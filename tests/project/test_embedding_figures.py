@@ -81,7 +81,7 @@ def test_accuracy_ranks_ties_in_the_middle(figures: ModuleType) -> None:
 def test_the_similarity_of_a_long_text_is_that_of_its_most_similar_window(figures: ModuleType) -> None:
     vectors = figures.Vectors("bundled")
     needle = "The captain slept in his cabin."
-    hay = "It was a fine day in the town. " * 20
+    hay = "It was a fine day in the town. " * 40
     similarity = vectors([needle], [needle, hay + "x " * 40 + needle * 30, hay])
     assert similarity.shape == (1, 3)
     assert similarity[0, 0] == pytest.approx(1, abs=1e-5)
@@ -90,7 +90,7 @@ def test_the_similarity_of_a_long_text_is_that_of_its_most_similar_window(figure
 
 def test_windows_of_long_texts_and_of_long_words(figures: ModuleType) -> None:
     vectors = figures.Vectors("bundled")
-    text = "It was a fine day in the town. " * 20
+    text = "It was a fine day in the town. " * 40
     windows = vectors._windows(text)
     assert len(windows) == 2
     assert " ".join(windows) == text.strip()

@@ -297,7 +297,7 @@ COMMANDS: Mapping[str, Command] = {
         "order",
         "sentence-order",
         help="Predict whether two texts are in order or swapped. In a .tsv file, each line has two columns.",
-        example='order "Anna bought a new phone." "She showed it to her sister."',
+        example='order "She got up early." "After breakfast, she took the bus to work."',
     ),
     "embed": _text_command(
         "embed",

@@ -7,8 +7,8 @@ const SAMPLES = {
     { text: "She opened the [MASK] and went into the room." },
   ],
   order: [{
-    first: "Anna bought a new phone.",
-    second: "She showed it to her sister.",
+    first: "She got up early.",
+    second: "After breakfast, she took the bus to work.",
   }],
   answer: [{
     question: "Where did Anna leave her keys?",
