@@ -61,7 +61,7 @@ without `--model`.
 |---|---|
 | shape | hidden size {hidden_size}, {num_hidden_layers} layers ({sets}), \
 {num_attention_heads} heads, intermediate size {intermediate_size}, embedding size {embedding_size} |
-| vocabulary | {vocab_size} SentencePiece pieces, lowercase, trained on the same texts, \
+| vocabulary | {vocab_size:,} SentencePiece pieces, lowercase, trained on the same texts, \
 including the held-out ones |
 | parameters | {parameters:,}, stored in fp16 |
 | sequences | up to {positions} tokens; fill-mask reads a window around the mask in longer texts |
@@ -80,6 +80,9 @@ masked as whole words. A unigram model knows only how frequent each piece is.
 | | books | unigram model | modern documents | unigram model |
 |---|---|---|---|---|
 {figures}
+
+`python scripts/bundle_model.py RUN SHARDS` measured these figures. `docs/explanation/bundled-model.md` in the
+repository has the metrics after fine-tuning, and results for words that need grammar, sense or facts.
 
 ## Limits
 
