@@ -61,6 +61,7 @@ class TestSearch:
         call = ("search", "--index", tmp_path / "index", "--query", SUPPER, "--json", "--texts")
         run(*call, texts)
         assert_one_line_error(run(*call, more), "has other texts than", "--add")
+        assert_one_line_error(run(*call[:-1], "--add"), "no texts to add")
         assert len(run(*call, more, "--add").json[0]["matches"]) == 4
         assert not run(*call, more, "--add").errors  # it has them
         said = run("search", "--index", tmp_path / "index", "--texts", more, "--add").output

@@ -209,7 +209,23 @@ class TestFolder:
         assert "no text with the id 'ac'" in caplog.text
         assert index.remove("a") == 1
 
-    def test_the_columns_of_the_first_table_are_those_of_the_next(self, embed, tmp_path):
+    def test_finds_the_ids_of_a_table(self, embed, caplog):
+        caplog.set_level("INFO")
+        rows = [{"ID": f"k{number}", "Text": text} for number, text in enumerate(TEXTS)]
+        assert [row["id"] for row in Index.build(rows, embed)] == ["k0", "k1", "k2", "k3"]
+        assert "id" not in caplog.text.lower().replace("texts", "")
+        numbers = [{"key": row["ID"], "Text": row["Text"]} for row in rows]
+        assert [row["id"] for row in Index.build(numbers, embed)] == [1, 2, 3, 4]
+        assert "no column of ids" in caplog.text
+        rows[1]["ID"] = ""
+        assert [row["id"] for row in Index.build(rows, embed)] == ["k0", 2, "k2", "k3"]
+        assert "1 rows have no id" in caplog.text
+
+    def test_a_list_with_something_else_than_texts(self, embed):
+        with pytest.raises(DataError, match="text 2 is None"):
+            Index.build(["a bed", None, "a lamp"], embed)
+
+    def test_the_columns_of_the_first_table_are_those_of_the_next(self, embed, tmp_path, caplog):
         rows = [{"key": f"k{number}", "body": text} for number, text in enumerate(TEXTS)]
         Index.build(rows[:3], embed, id_column="key").save(tmp_path / "index")
         index = Index.load(tmp_path / "index", embed)
@@ -217,6 +233,9 @@ class TestFolder:
         assert [row["id"] for row in index] == ["k0", "k1", "k2", "k3"]
         index.add([{"text": "The lamp was broken."}])
         assert index[-1] == {"id": 5, "text": "The lamp was broken."}
+        assert "has no column 'key', the ids of the index" in caplog.text
+        index.add([{"key": "k0", "text": "The lamp was broken again."}])
+        assert (len(index), index[-1]["id"]) == (5, "k0")
 
     def test_knows_its_files(self, embed, tmp_path):
         file, other = tmp_path / "texts.csv", tmp_path / "other.csv"

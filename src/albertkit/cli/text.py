@@ -408,6 +408,8 @@ def search(
     _, computation, options = _split(given)
     if texts is None and index is None:
         raise DataError("there is nothing to search. Pass --texts FILE, --index FOLDER, or both.")
+    if add and texts is None:
+        raise DataError("there are no texts to add. Pass --texts FILE.")
     asked = [*(query or []), *(Source(file=queries).read(None) if queries else [])]
     if not asked and not remove and (texts is None or index is None):
         raise DataError("there is no query. Pass --query, or --texts and --index to build an index.")

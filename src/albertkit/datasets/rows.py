@@ -353,7 +353,7 @@ def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterato
                 yield begins, cells
             begins = reader.line_num + 1
     except csv.Error as error:
-        reason = f"not CSV ({error})"
+        reason = f"not CSV ({error}). Perhaps a quotation mark is not closed"
         if "new-line character" in str(error):
             if begins == 1:
                 raise cr_ends(str(path)) from error

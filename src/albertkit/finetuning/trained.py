@@ -196,8 +196,11 @@ def data_options(
     for name in ("text_column", "label_column"):
         if table is None or name not in trained or applies(name):
             continue
-        if getattr(options, name) not in table.columns:
-            logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used")
+        missing = f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used"
+        if (default := getattr(options, name)) in table.columns:
+            logger.warning(f"{missing}. Its column {default!r} is read")
+        else:
+            logger.info("%s", missing)
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
 

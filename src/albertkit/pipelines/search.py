@@ -101,8 +101,8 @@ class Index:
             ids: the ids of a list of texts; None for their numbers, counted from 1.
             text_column: the column of the texts in a table; None for the usual names, or the texts that are
                 clearly the longest.
-            id_column: the column of the ids in a table; None for `id` if there is one, otherwise the numbers
-                of the rows, counted from 1.
+            id_column: the column of the ids in a table; None for `id` or `ID` if there is one, otherwise the
+                numbers of the rows, counted from 1.
             options: options of `feature-extraction`, such as `truncation=True`. Queries have the same.
 
         Raises:
@@ -152,7 +152,7 @@ class Index:
             logger.warning(f"new texts with the id of another new text: {what}")
         self._keep([name not in given for name in known])
         self._add(vectors, texts, ids)
-        self.columns = columns or self.columns
+        self.columns = self.columns | {option: name for option, name in columns.items() if name}
         if path is not None and path.is_file():
             self.sources.append([_sha256(path), *columns.values()])
         return len(texts)
@@ -437,7 +437,10 @@ def _read(
     kind = "row"
     if not isinstance(source, str | PathLike | Mapping) and not is_table(source, None):
         source = list(source)
-    if isinstance(source, list) and all(isinstance(text, str) for text in source):
+    if isinstance(source, list) and any(isinstance(text, str) for text in source):
+        for number, text in enumerate(source, start=1):
+            if not isinstance(text, str):
+                raise DataError(f"text {number} is {text!r}. Expected a string.")
         if any(columns.values()):
             raise ConfigError("text_column and id_column are for tables. Omit them for a list of texts.")
         texts, name, kind, columns = source, "the texts", "text", {}
@@ -475,14 +478,23 @@ def _read_table(
 
     text = usual("text_column", *USUAL_COLUMNS["text"], known[0] if len(known) == 1 else None)
     text = text or find_text_column(rows) or "text"
-    id_column = usual("id_column", "id" if text != "id" else None)
+    id_column = usual("id_column", *(name for name in known if name.lower() == "id" and name != text))
+    if id_column is None and (wanted := last.get("id_column")):
+        logger.warning(
+            f"{rows.name} has no column {wanted!r}, the ids of the index, so its texts get numbers"
+        )
+    elif id_column is None and len(known) > 1:
+        logger.info(f"{rows.name} has no column of ids, so they are the numbers of the rows")
     rows.advice = ""  # an index has no options of the layout
     rows.check_columns(text_column=text, id_column=id_column)
-    texts, names = [], []
+    texts, names, missing = [], [], 0
     for number, row in enumerate(rows, start=first):
         if row.fault:
             raise DataError(f"{row.origin}: {row.fault}")
         name = row.values.get(id_column) if id_column else None
         texts.append(text_of(row.values.get(text)))
         names.append(number if is_missing(name) else name)
+        missing += id_column is not None and is_missing(name)
+    if missing:
+        logger.warning(f"{rows.name}: {missing:,} rows have no id. Their ids are the numbers of the rows")
     return texts, names, rows.name, {"text_column": text, "id_column": id_column}
