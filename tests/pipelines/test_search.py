@@ -234,7 +234,7 @@ class TestFolder:
         index.add([{"text": "The lamp was broken."}])
         assert index[-1] == {"id": 5, "text": "The lamp was broken."}
         assert "has no column 'key', the ids of the index" in caplog.text
-        index.add([{"key": "k0", "text": "The lamp was broken again."}])
+        index.add([{"Key": "k0", "Text": "The lamp was broken again."}])
         assert (len(index), index[-1]["id"]) == (5, "k0")
 
     def test_knows_its_files(self, embed, tmp_path):

@@ -474,11 +474,14 @@ def _read_table(
     known = rows.columns
 
     def usual(option: str, *names: str | None) -> str | None:
-        return columns[option] or next((name for name in (last.get(option), *names) if name in known), None)
+        wanted = [name for name in (last.get(option), *names) if name]
+        lower = {column.lower(): column for column in reversed(known)}
+        found = (name if name in known else lower.get(name.lower()) for name in wanted)
+        return columns[option] or next(filter(None, found), None)
 
     text = usual("text_column", *USUAL_COLUMNS["text"], known[0] if len(known) == 1 else None)
     text = text or find_text_column(rows) or "text"
-    id_column = usual("id_column", *(name for name in known if name.lower() == "id" and name != text))
+    id_column = usual("id_column", "id" if text.lower() != "id" else None)
     if id_column is None and (wanted := last.get("id_column")):
         logger.warning(
             f"{rows.name} has no column {wanted!r}, the ids of the index, so its texts get numbers"
