@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 
@@ -110,6 +111,8 @@ def test_curves_fit_the_width_of_a_page(tmp_path: Path) -> None:
 
     metrics = {f"eval/metric_{number}": 0.5 for number in range(5)}
     draw_curves({"": [metrics | {"tokens": tokens} for tokens in (0, 2_000_000)]}, tmp_path / "curves.png")
-    height, width, _ = imread(tmp_path / "curves.png").shape
+    pixels = imread(tmp_path / "curves.png")
+    height, width, _ = pixels.shape
     assert width <= 960
     assert height == 3 * 352
+    assert np.all(pixels[2 * height // 3 + 20 :, width // 2 + 20 :] == 1)  # no sixth panel

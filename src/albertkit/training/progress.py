@@ -238,7 +238,8 @@ def draw_curves(runs: Mapping[str, Sequence[dict[str, float]]], target: Path) ->
             margins = {"left": 0.6 / width, "right": 1 - 0.2 / width, "top": 1 - 0.35 / height}
             figure.subplots_adjust(**margins, bottom=0.5 / height, wspace=0.25, hspace=0.35)
         panels = figure.subplots(rows, columns, squeeze=False).flat
-        for panel, (metric, curves) in zip(panels, sorted(series.items()), strict=False):
+        # The metrics come first, because `zip` takes an entry of its first argument before it stops.
+        for (metric, curves), panel in zip(sorted(series.items()), panels, strict=False):
             for (run, kind), points in sorted(curves.items(), key=lambda curve: curve[0][1]):
                 style = {"color": f"C{[*runs].index(run)}"} if several else {"label": kind}
                 style |= {"marker": "o", "markersize": 3} if kind == "eval" else {"alpha": 0.6}
