@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import LABELED_ROWS, Run, assert_one_line_error, run_predict
+from command_line import LABELED_ROWS, TEXT, Run, assert_one_line_error, run_predict
 from json_lines import read_json_lines
 
 from albertkit.config import AlbertConfig
@@ -80,7 +80,7 @@ def test_inputs_are_not_overwritten(classifier: Path, tmp_path: Path, run: Run) 
 def test_pairs_for_a_model_of_single_texts_are_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("text,more,label\nthe house,was lost,old\n")
-    about = ("--pair-column", "more", "--device", "cpu", "--model", classifier)
+    about = (*TEXT, "--pair-column", "more", "--device", "cpu", "--model", classifier)
     said = "fine-tuned on single texts, but this is a pair"
     result = run("evaluate", "--data", rows, *about)
     assert (result.status, result.output) == (1, "")
@@ -184,7 +184,7 @@ def test_a_missing_extra_is_an_error_before_any_work(
     (tmp_path / "rows.csv").write_text("text\na\n")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
-    result = run_predict(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet")
+    result = run_predict(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet", *TEXT)
     assert_one_line_error(result, "pyarrow is not installed. To install it: pip install 'albertkit[arrow]'")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from command_line import Run, assert_one_line_error, run_predict
+from command_line import TEXT, Run, assert_one_line_error, run_predict
 from json_lines import read_json_lines, write_json_lines
 from pyarrow import parquet
 
@@ -107,7 +107,7 @@ def test_tables_have_a_column_for_each_score(classifier: Path, tmp_path: Path, r
 def test_all_unreadable_rows_are_counted_first(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("text\na\nb,c\nd\n" + "e,f\n" * 6)
-    result = run_predict(run, classifier, rows, tmp_path / "answers.csv")
+    result = run_predict(run, classifier, rows, tmp_path / "answers.csv", *TEXT)
     assert_one_line_error(result, "7 of 9 rows cannot be read", "line 3: 2 cells, expected 1; ")
     assert "line 8: 2 cells, expected 1; ..." in result.errors
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
@@ -135,7 +135,7 @@ def test_an_interrupted_prediction_is_resumed(
     monkeypatch.setattr(ProgressBar, "DELAY", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "__call__", stopped)
-        result = run_predict(run, classifier, rows, output)
+        result = run_predict(run, classifier, rows, output, *TEXT)
     assert result.status == 130
     parts = tmp_path / "answers.jsonl.partial"
     assert result.errors.splitlines() == [
@@ -144,19 +144,19 @@ def test_an_interrupted_prediction_is_resumed(
     ]
     content = rows.read_text()
     rows.write_text(content + '{"text": "the key"}\n')
-    result = run_predict(run, classifier, rows, output)
+    result = run_predict(run, classifier, rows, output, *TEXT)
     assert_one_line_error(result, "run with different content of the input", "or delete the file")
-    result = run_predict(run, classifier, rows, output, "--max-length", "8", "--keep-columns")
+    result = run_predict(run, classifier, rows, output, "--max-length", "8", "--keep-columns", *TEXT)
     assert "different max_length, keep_columns, content of the input." in result.errors.replace("  ", " ")
     rows.write_text(content)
     os.utime(rows, (0, 0))
     output.write_text("older")
     monkeypatch.setattr(Predictor, "__call__", counted)
-    result = run_predict(run, classifier, rows, output)
+    result = run_predict(run, classifier, rows, output, *TEXT)
     assert_one_line_error(result, f"{output} exists. Choose another name")
     assert output.read_text() == "older"
     output.unlink()
-    result = run_predict(run, classifier, rows, output)
+    result = run_predict(run, classifier, rows, output, *TEXT)
     assert result.status == 0, result.errors
     assert computed == [3]
     assert result.errors.splitlines() == [
@@ -174,10 +174,10 @@ def test_a_folder_is_no_output(classifier: Path, tmp_path: Path, run: Run) -> No
     with pa.OSFile(str(folder / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
         stream.write_table(table)
     (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
-    result = run_predict(run, classifier, folder, tmp_path / "answers.jsonl")
+    result = run_predict(run, classifier, folder, tmp_path / "answers.jsonl", *TEXT)
     assert result.status == 0, result.errors
     (tmp_path / "folder.csv").mkdir()
-    result = run_predict(run, classifier, folder, tmp_path / "folder.csv")
+    result = run_predict(run, classifier, folder, tmp_path / "folder.csv", *TEXT)
     assert_one_line_error(result, "folder.csv exists. Choose another name")
 
 
@@ -187,7 +187,7 @@ def test_damaged_parts_are_an_error(classifier: Path, tmp_path: Path, run: Run) 
     partial = tmp_path / "answers.jsonl.partial"
     for content in ("{", "[1]", "null"):
         partial.write_text(content + "\n")
-        result = run_predict(run, classifier, rows, tmp_path / "answers.jsonl")
+        result = run_predict(run, classifier, rows, tmp_path / "answers.jsonl", *TEXT)
         assert_one_line_error(result, str(partial), "is damaged")
 
 
@@ -208,13 +208,15 @@ def test_a_prediction_that_cannot_start_leaves_nothing(classifier: Path, tmp_pat
     rows = tmp_path / "rows.CSV"
     rows.write_text("text\na\n")
     output = tmp_path / "answers.CSV"
-    assert_one_line_error(run_predict(run, classifier, rows, output, "--engine", "onxx"), "no engine 'onxx'")
+    assert_one_line_error(
+        run_predict(run, classifier, rows, output, "--engine", "onxx", *TEXT), "no engine 'onxx'"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["rows.CSV"]
     (tmp_path / "answers.CSV.partial").write_text("{")  # left by a process that was killed at its start
-    result = run_predict(run, classifier, rows, output, "--max-length", "8")
+    result = run_predict(run, classifier, rows, output, "--max-length", "8", *TEXT)
     assert result.status == 0, result.errors
     assert output.read_text().startswith("row,label,score,score_new,score_old,cut\n1,")
-    result = run_predict(run, classifier, rows, rows / "answers.csv")
+    result = run_predict(run, classifier, rows, rows / "answers.csv", *TEXT)
     assert_one_line_error(result, "rows.CSV is a file. Expected a folder")
 
 

@@ -51,6 +51,10 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
     return call
 
 
+TEXT = ("--text-column", "text")
+"""Flags for a file with the column `text`, where the model was trained on another column."""
+
+
 def run_predict(run: Run, model: Path, source: Path, output: Path, *flags: str) -> Result:
     """Run `predict` for text classification on the CPU."""
     places = ("--model", model, "--input", source, "--output", output)

@@ -198,7 +198,7 @@ def data_options(
             continue
         missing = f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used"
         if (default := getattr(options, name)) in table.columns:
-            logger.warning(f"{missing}. Its column {default!r} is read")
+            logger.info(f"{missing}. Its column {default!r} is read")
         else:
             logger.info("%s", missing)
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
