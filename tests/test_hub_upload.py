@@ -40,7 +40,7 @@ def test_a_pushed_tokenizer_keeps_the_other_files(hub: Hub) -> None:
     card: Any = ModelCard(files["README.md"].decode())
     assert card.text.strip() == "no model here"
     assert card.data.tags == ["books", "albert"]
-    tokenizer.push_to_hub("org/words", token=SECRET, tags=["albert", "english"], max_shard_size="6MB")
+    tokenizer.push_to_hub("org/words", token=SECRET, tags=["albert", "english"], max_shard_size="5MB")
     card = ModelCard(hub.repositories["org/words"]["main"]["README.md"].decode())
     assert card.data.tags == ["books", "albert", "english"]
     tokenizer.push_to_hub("org/words", token=SECRET, tags="poems")
@@ -68,7 +68,7 @@ def test_a_card_that_cannot_be_downloaded_is_not_replaced(hub: Hub, problem: str
 
 def test_a_config_is_pushed(hub: Hub) -> None:
     config = albertkit.AlbertConfig.from_pretrained(BUNDLED)
-    config.push_to_hub("org/config", token=SECRET, max_shard_size="6MB")  # no effect, as in transformers
+    config.push_to_hub("org/config", token=SECRET, max_shard_size="5MB")  # no effect, as in transformers
     assert set(hub.repositories["org/config"]["main"]) == {"config.json"}
     assert albertkit.AlbertConfig.from_pretrained("org/config").hidden_size == 256
 

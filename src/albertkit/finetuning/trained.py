@@ -196,11 +196,9 @@ def data_options(
     for name in ("text_column", "label_column"):
         if table is None or name not in trained or applies(name):
             continue
-        missing = f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used"
-        if (default := getattr(options, name)) in table.columns:
-            logger.info(f"{missing}. Its column {default!r} is read")
-        else:
-            logger.info("%s", missing)
+        default = getattr(options, name)
+        used = f". Its column {default!r} is used" if default in table.columns else ""
+        logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used{used}")
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 
 

@@ -99,10 +99,10 @@ class Index:
                 Rows without a text are left out.
             model: the model: a folder, a name, or a pipeline for `feature-extraction`.
             ids: the ids of a list of texts; None for their numbers, counted from 1.
-            text_column: the column of the texts in a table; None for the usual names, or the texts that are
-                clearly the longest.
-            id_column: the column of the ids in a table; None for `id` or `ID` if there is one, otherwise the
-                numbers of the rows, counted from 1.
+            text_column: the column of the texts in a table; None for the usual names, in upper or lower
+                case, or the texts that are clearly the longest.
+            id_column: the column of the ids in a table; None for `id`, in upper or lower case, if there is
+                one, otherwise the numbers of the rows, counted from 1.
             options: options of `feature-extraction`, such as `truncation=True`. Queries have the same.
 
         Raises:
@@ -483,11 +483,9 @@ def _read_table(
     text = text or find_text_column(rows) or "text"
     id_column = usual("id_column", "id" if text.lower() != "id" else None)
     if id_column is None and (wanted := last.get("id_column")):
-        logger.warning(
-            f"{rows.name} has no column {wanted!r}, the ids of the index, so its texts get numbers"
-        )
+        logger.warning(f"{rows.name} has no column {wanted!r}. The ids of its texts are numbers")
     elif id_column is None and len(known) > 1:
-        logger.info(f"{rows.name} has no column of ids, so they are the numbers of the rows")
+        logger.info(f"{rows.name} has no column 'id'. The ids are the numbers of the rows")
     rows.advice = ""  # an index has no options of the layout
     rows.check_columns(text_column=text, id_column=id_column)
     texts, names, missing = [], [], 0
@@ -499,5 +497,5 @@ def _read_table(
         names.append(number if is_missing(name) else name)
         missing += id_column is not None and is_missing(name)
     if missing:
-        logger.warning(f"{rows.name}: {missing:,} rows have no id. Their ids are the numbers of the rows")
+        logger.warning(f"{rows.name}: {missing:,} of {len(texts):,} rows have no id. Their ids are numbers")
     return texts, names, rows.name, {"text_column": text, "id_column": id_column}
