@@ -24,7 +24,7 @@ and test.tsv, rte/rte[1-3]_dev.xml and _test.xml, conll2000/train.txt and test.t
 --quick runs one seed on fewer examples; --examples 1000 uses at most 1,000 examples for training and as many
 for the test. No run may be at or below the baseline of a set. With --runs, the metrics of every finished run
 are appended to a file and are not computed again: the whole benchmark takes several hours.
-The script needs the extra `test`.
+The script needs the `test` extra.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Compare text classification with albertkit and transformers, with the same random weights of ALBERT-base.
 
 albertkit computes in fp32 with `--engine` and with the engine `torch`, and in int8. transformers computes
-with PyTorch, and its graph with ONNX Runtime. The script needs the extra `test`.
+with PyTorch, and its graph with ONNX Runtime. The script needs the `test` extra.
 
     python benchmarks/inference.py [--texts dev.tsv] [--questions xquad.en.json] [--vocabulary spiece.model]
         [--count 192] [--runs 3] [--engine auto] [--processor-time] [--json] [--write-page]

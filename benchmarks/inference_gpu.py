@@ -6,7 +6,7 @@
 There are two workloads: texts of mixed lengths, mostly short, and rows of 512 tokens. transformers gets its
 rows sorted by length, in padded batches of the fastest of three sizes. Its compiled model (`torch.compile`,
 dynamic shapes) is warmed up with all three. Tokenizing is not measured, because both sides do it on the CPU.
-The script needs the extra `test`.
+The script needs the `test` extra.
 """
 
 import tempfile

@@ -11,7 +11,7 @@
 All sides train on sst2/train.tsv and predict sst2/test.tsv in --data. Each training and each prediction runs
 in a new process. A prediction is measured --runs times, in turn, and the table has the medians. The time of a
 prediction excludes the start of the process and the loading of the model; memory is the peak of the process.
-The script needs the extra `test` and Linux. With all examples, it takes about 20 minutes on two cores.
+The script needs the `test` extra and Linux. With all examples, it takes about 20 minutes on two cores.
 """
 
 import pickle

@@ -2,7 +2,7 @@
 
     python examples/call_server.py
 
-The server needs the extra `serve`: pip install 'albertkit[serve]'. docs/how-to/serve.md describes the routes,
+The server needs the `serve` extra: pip install 'albertkit[serve]'. docs/how-to/serve.md describes the routes,
 and so does a running server at /openapi.json.
 """
 

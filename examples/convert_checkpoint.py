@@ -2,7 +2,7 @@
 
     python examples/convert_checkpoint.py
 
-You do not need TensorFlow, only the extras `convert` and `torch`. The same on the command line:
+You do not need TensorFlow, only the `convert` and `torch` extras. The same on the command line:
 
     albertkit convert bundled checkpoint --to tf1 --dtype float32 --verify
     albertkit convert checkpoint folder --verify

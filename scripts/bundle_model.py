@@ -88,7 +88,7 @@ repository has the metrics after fine-tuning, and results for words that need gr
 
 The model was trained on very little text and is far less accurate than the published ALBERT models. It knows
 some grammar and few facts. It repeats the views of its texts about people. Most of the books are of the 18th
-to early 20th century, and so are their views. It reads English, and turns capitals into small letters. Before
+to early 20th century, and so are their views. It reads English, and lowercases its input. Before
 the period at the end of a sentence, it often predicts a second period. Use it to try the library, to test
 code, and as the start of small models for your own tasks.
 

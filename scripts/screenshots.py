@@ -3,7 +3,7 @@
     python scripts/screenshots.py
 
 The script starts the playground with the bundled model, exports the page that runs it in the browser, and
-takes the pictures with Chromium. It needs the extra `serve`, Playwright, Chromium, and npm with a network for
+takes the pictures with Chromium. It needs the `serve` extra, Playwright, Chromium, and npm with a network for
 the exported page.
 """
 

@@ -14,7 +14,7 @@ the tokens does not matter. Every engine, export and server can load the folder.
    batch are the wrong answers. Batches of passages have several of each document, which are hard to
    distinguish.
 
-Needs the extra `test`.
+Needs the `test` extra.
 """
 
 from collections.abc import Iterator

@@ -53,7 +53,7 @@ def conll2000(train: Path, test: Path) -> dict[str, str]:
     linear = [[next(tags) for _ in example.words] for example in test_examples]
     return {
         name: f"{span_scores(test_labels, predicted)['f1']:.3f}"
-        for name, predicted in (("linear tagger", linear), ("majority of the word", majority))
+        for name, predicted in (("linear tagger", linear), ("most frequent tag of each word", majority))
     }
 
 

@@ -113,7 +113,7 @@ def test_settings_of_the_environment_and_a_second_port(workers: str) -> None:
             "Did you mean 'ALBERTKIT_SERVE_MAX_ITEMS'?\n"
         )
         line = process.stderr.readline()
-        second = re.fullmatch(r"[\d-]+ [\d:]+ metrics and health on port (\d+)\n", line)
+        second = re.fullmatch(r"[\d-]+ [\d:]+ serving /metrics, /healthz and /readyz on port (\d+)\n", line)
         assert second, line
         operations = Running(None, int(second[1]))  # type: ignore[arg-type]
         for path in ("/healthz", "/readyz", "/metrics"):

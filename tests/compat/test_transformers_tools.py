@@ -1,4 +1,4 @@
-"""Tests of docs/how-to/tools-that-insist-on-transformers.md with the tools it names, offline.
+"""Tests of docs/how-to/tools-that-require-transformers.md with the tools it names, offline.
 
     pip install shap keybert evaluate
     pytest tests/compat/test_transformers_tools.py

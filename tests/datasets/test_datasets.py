@@ -125,9 +125,9 @@ def test_columns_without_a_name(write: Write) -> None:
     rows = read_rows(write("a.csv", "Nr;;Message;;\n1;x;one;;\n2;y;two;;z\nNr;;Message;;\n"))
     assert rows.columns == ["Nr", "column B", "Message"]
     first, second, again = rows
-    assert again.fault == "the header again, as in files that were joined"
+    assert again.fault == "a repeated header, as in concatenated files"
     assert (dict(first.values), first.fault) == ({"Nr": "1", "column B": "x", "Message": "one"}, "")
-    assert second.fault == "cells after column C, which have no names"
+    assert second.fault == "cells to the right of the last named column, C"
 
 
 def test_unusable_rows_are_counted(write: Write) -> None:
@@ -143,7 +143,7 @@ def test_unusable_rows_are_counted(write: Write) -> None:
     assert report.problems["malformed"].first == [
         f"{reader.source}, line 3: 1 cells, expected 2",
         f"{reader.source}, row 6, line 8: 3 cells, expected 2",
-        f"{reader.source}, row 8, line 10: the header again, as in files that were joined",
+        f"{reader.source}, row 8, line 10: a repeated header, as in concatenated files",
     ]
     assert report.lines()[:2] == [f"{reader.source}: 3 examples, 5 skipped", "  malformed: 3"]
     assert report.to_json()["problems"]["unlabeled"]["count"] == 1
@@ -223,7 +223,7 @@ def test_quoted_cells_of_a_tsv_file_warn_once(write: Write, caplog: pytest.LogCa
     table = TextExample.read(write("a.tsv", "".join(lines)))
     assert next(iter([*table, *table])).text.startswith('"The food')
     (warning,) = caplog.messages
-    assert "a.tsv, line 4: at least 3 cells are quoted" in warning
+    assert "a.tsv, line 4: at least 3 cells are in quotes" in warning
     # The advice of the warning works.
     renamed = TextExample.read(write("a.csv", "".join(lines)), DataOptions(delimiter="\\t"))
     assert [one.text for one in renamed][:2] == ['The food was "really" lovely.', '"Never" again.']
@@ -248,7 +248,7 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
     assert (splits.labels.kind.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
     assert [one.label for one in splits.examples["train"]] == [("toxic", "spam"), (), ("rude",)]
     problems = splits.reports["train"].problems
-    assert problems["mislabeled"].first[0].endswith("in 'spam'. Expected 0 or 1.")
+    assert problems["invalid label"].first[0].endswith("in 'spam'. Expected 0 or 1.")
     assert problems["unlabeled"].count == 1
     with pytest.raises(DataError, match=r"no column 'scam'.* --label-column"):
         TextExample.read(file, DataOptions(label_column="toxic,scam"))
@@ -259,7 +259,7 @@ def test_columns_with_a_single_one_may_be_classes() -> None:
     table = TextExample.read(rows, DataOptions(label_column="x,y"))
     splits = load_splits({"train": table}, problem_type=CLASSES)
     assert [one.label for one in splits.examples["train"]] == ["x", "y"]
-    assert "Expected exactly one" in splits.reports["train"].problems["mislabeled"].first[0]
+    assert "Expected exactly one" in splits.reports["train"].problems["invalid label"].first[0]
 
 
 def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None:

@@ -29,7 +29,7 @@ def test_race_folders(tmp_path: Path, write: Write) -> None:
     first, second, third = reader
     assert first == ChoiceExample("high/2-0", "They met.", "Who met?", ("he", "she", "it", "they"), 3)
     assert (second.label, third.id, third.label) == (0, "middle/1-1", 1)
-    assert report_of(reader).problems["mislabeled"].count == 1
+    assert report_of(reader).problems["invalid label"].count == 1
     assert len(list(race(tmp_path / "train" / "middle"))) == 1
     with pytest.raises(DataError, match=r"has no .txt files. Expected a split of RACE"):
         race(tmp_path / "test")
@@ -53,7 +53,7 @@ def test_tables_of_choices(write: Write) -> None:
     )
     assert (
         report_of(reader)
-        .problems["mislabeled"]
+        .problems["invalid label"]
         .first[0]
         .endswith("line 3: the label is '4', but there are 4 choices")
     )
@@ -71,7 +71,7 @@ def test_tables_of_choices(write: Write) -> None:
     reader = ChoiceExample.read([listed[0] | {"answer": place} for place in places], columns)
     assert [one.label for one in reader] == [1, 1, 0]
     assert {problem: rows.count for problem, rows in report_of(reader).problems.items()} == {
-        "mislabeled": 2,
+        "invalid label": 2,
         "unlabeled": 4,
     }
     splits = load_splits({"train": ChoiceExample.read(listed, columns)})
@@ -92,7 +92,7 @@ def test_labels_that_count_from_1_are_an_error(labels: list) -> None:
     assert len(list(ChoiceExample.read(rows, CHOICES, labeled=False))) == 4
     # With a label of 0, they count from 0.
     reader = ChoiceExample.read([*rows, rows[0] | {"answer": 0}], CHOICES)
-    assert report_of(reader).problems["mislabeled"].count == sum(int(label) == 3 for label in labels)
+    assert report_of(reader).problems["invalid label"].count == sum(int(label) == 3 for label in labels)
 
 
 @pytest.mark.parametrize(

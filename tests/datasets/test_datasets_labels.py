@@ -117,29 +117,33 @@ def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:
     assert label_counts(splits, "validation") == {"1": 1, "0": 1}
 
 
-def test_nan_and_infinite_labels_are_mislabeled(write: Write) -> None:
+def test_nan_and_infinite_labels_are_invalid_labels(write: Write) -> None:
     train = TextExample.read(write("train.csv", "text,label\na,1.5\nb,2.5\nc,?\n"))
     splits = load_splits({"train": train, "validation": train})
-    assert splits.reports["validation"].problems["mislabeled"].first == [
+    assert splits.reports["validation"].problems["invalid label"].first == [
         f"{train.source}, line 4: the label '?' is not a number"
     ]
     assert splits.reports["validation"].examples == len(splits.examples["validation"]) == 2
 
 
 @pytest.mark.parametrize("label", [[0, 1, 0], np.array([1.0, 1.0]), [True, False, False], "[0.0, 0.0]"])
-def test_a_list_of_zeros_and_ones_is_mislabeled(label: object) -> None:
+def test_a_list_of_zeros_and_ones_is_an_invalid_label(label: object) -> None:
     """The list has a number for each label. Otherwise its items are the labels."""
     report = report_of(TextExample.read([{"text": "a", "label": label}, {"text": "b", "label": [0, 1]}]))
     assert report.examples == 1
-    assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
+    assert (
+        report.problems["invalid label"].first[0].endswith("use one column per label (--label-column A,B).")
+    )
 
 
 @pytest.mark.parametrize("separator", [" ", ", "])
-def test_zeros_and_ones_with_a_separator_are_mislabeled(separator: str) -> None:
+def test_zeros_and_ones_with_a_separator_are_invalid_labels(separator: str) -> None:
     rows = [{"text": "a", "label": separator.join(label)} for label in ("100", "011")]
     report = report_of(TextExample.read(rows, DataOptions(label_separator=separator)))
     assert report.examples == 0
-    assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
+    assert (
+        report.problems["invalid label"].first[0].endswith("use one column per label (--label-column A,B).")
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,20 +256,20 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
     several = TextExample.read(
         [{"text": "a", "label": one} for one in (["x", float("nan")], ["x", ""], [" "])]
     )
-    assert report_of(several).problems["mislabeled"].count == 3
+    assert report_of(several).problems["invalid label"].count == 3
 
 
 @pytest.mark.parametrize("number", [10**400, float("inf")])
-def test_numbers_that_are_not_finite_are_mislabeled(number: float) -> None:
+def test_numbers_that_are_not_finite_are_invalid_labels(number: float) -> None:
     for label in (number, [number]):
         report = report_of(TextExample.read([{"text": "a", "label": label}]))
         assert (
-            report.problems["mislabeled"]
+            report.problems["invalid label"]
             .first[0]
             .endswith("Expected text, a finite number or a list of them.")
         )
     report = report_of(PairExample.read([{"text": "a", "text_pair": "b", "score": number}]))
-    assert report.problems["mislabeled"].first[0].endswith("in 'score' is not a number")
+    assert report.problems["invalid label"].first[0].endswith("in 'score' is not a number")
 
 
 def test_classes_of_columns_with_gaps() -> None:

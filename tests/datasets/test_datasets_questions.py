@@ -40,7 +40,7 @@ def test_squad_files(write: Write) -> None:
     ]
     problems = report_of(reader).problems
     assert problems["unlabeled"].first == [f"{reader.source}, question d"]
-    assert "'Paris' is not in the context" in problems["mislabeled"].first[0]
+    assert "'Paris' is not in the context" in problems["invalid label"].first[0]
     assert len(list(squad(reader.source, labeled=False))) == 5
     with pytest.raises(DataError, match="two questions have the id 'a'"):
         list(squad(write("twice.json", squad_json(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
@@ -92,13 +92,15 @@ def test_answers_at_another_offset_are_counted(write: Write, given: int, start: 
         assert [detail.endswith(f": 'king' is at {start}, not at {given}") for detail in details] == [
             True
         ] * moved
-        assert [*report.to_json()["problems"]] == ["moved"] * moved
+        assert [*report.to_json()["problems"]] == ["corrected offset"] * moved
 
 
 def test_an_answer_outside_of_the_context_is_counted(write: Write) -> None:
     reader = squad(write("a.json", squad_json(asked("a", ("Paris", 0), ("Rome", 0)))))
     report = report_of(reader)
-    assert report.problems["moved"].first == [f"{reader.source}, question a: 'Paris' is not in the context"]
+    assert report.problems["corrected offset"].first == [
+        f"{reader.source}, question a: 'Paris' is not in the context"
+    ]
     assert report.lines()[0] == f"{reader.source}: 1 example"
 
 
@@ -117,7 +119,7 @@ def test_tables_of_questions() -> None:
     ]
     assert report_of(reader).problems["unlabeled"].count == 1
     report = report_of(QuestionExample.read([{"question": "Q?", "context": "In Rome.", "answers": 5}]))
-    assert "row 1: expected the text of an answer" in report.problems["mislabeled"].first[0]
+    assert "row 1: expected the text of an answer" in report.problems["invalid label"].first[0]
 
 
 def test_xquad(shared: Path) -> None:
@@ -152,7 +154,7 @@ def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
     report = ReadingReport("")
     found = [one.answers for _, one in QuestionExample.read(rows).read(report)]
     assert found == ([] if answers is None else [answers])
-    assert ("mislabeled" in report.problems) is (answers is None)
+    assert ("invalid label" in report.problems) is (answers is None)
 
 
 @pytest.mark.parametrize(

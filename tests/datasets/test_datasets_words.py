@@ -234,11 +234,11 @@ def test_tables_of_words(write: Write) -> None:
     assert [(one.words, one.labels) for one in reader] == [(("a", "b"), ("O", "B-X"))] * 2
     problems = report_of(reader).problems
     assert {name: rows.count for name, rows in problems.items()} == {
-        "mislabeled": 1,
+        "invalid label": 1,
         "empty": 1,
         "unlabeled": 2,
     }
-    assert problems["mislabeled"].first[0].endswith("row 3: 2 words and 1 labels")
+    assert problems["invalid label"].first[0].endswith("row 3: 2 words and 1 labels")
 
 
 def test_a_sentence_without_words_is_predicted() -> None:
@@ -293,7 +293,7 @@ def test_lists_of_words_in_cells(write: Write) -> None:
     [
         ([["the", "river"]], ["O"], r"malformed: 1\n.*word 1 is \['the', 'river'\]. Expected text"),
         (["the", None], ["O", "O"], "malformed: 1\n.*word 2 is None. Expected text"),
-        (["the"], [["O", "B-X"]], r"mislabeled: 1\n.*word 1 has the label \['O', 'B-X'\]. Expected one"),
+        (["the"], [["O", "B-X"]], r"invalid label: 1\n.*word 1 has the label \['O', 'B-X'\]. Expected one"),
     ],
 )
 def test_a_word_is_a_text_with_one_label(words: list[Any], labels: list[Any], problem: str) -> None:

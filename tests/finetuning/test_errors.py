@@ -111,7 +111,7 @@ def test_unknown_labels_can_be_skipped(three_classes: Path) -> None:
     evaluation = evaluate(three_classes, data=data, skip_unknown_labels=True)
     known = [row for row in data if row["label"] != "d"]
     assert evaluation.metrics == evaluate(three_classes, data=known).metrics
-    assert evaluation.report["data"]["problems"]["mislabeled"]["count"] == 2
+    assert evaluation.report["data"]["problems"]["invalid label"]["count"] == 2
     with pytest.raises(DataError, match="there are no usable examples"):
         evaluate(three_classes, data=rows(2, ["d"]), skip_unknown_labels=True)
 

@@ -59,7 +59,7 @@ def test_columns_of_pairs() -> None:
         PairExample.read(graded, DataOptions(text_column="x", pair_column="y", label_column="z"))
     )
     assert [one.score for one in found] == [3.5]
-    assert {name: one.count for name, one in report.problems.items()} == {"mislabeled": 1, "unlabeled": 1}
+    assert {name: one.count for name, one in report.problems.items()} == {"invalid label": 1, "unlabeled": 1}
     found, _ = read(
         PairExample.read([{"sentence1": "a", "sentence2": "b"}], DataOptions(text_column="sentence2"))
     )

@@ -143,9 +143,9 @@ def test_all_suites_at_once(data: Path, models: Path, tmp_path: Path, run: Run) 
         "cpu",
     )
     assert result.status == 0, result.errors
-    assert f"missing: sst2: no model, expected {models}/glue_sst2" in result.errors
-    assert f"missing: qnli: no data, expected {data}/QNLI" in result.errors
-    assert f"missing: race_dev: no data, expected {data}/dev" in result.errors
+    assert f"skipping sst2: no model at {models}/glue_sst2" in result.errors
+    assert f"skipping qnli: no data at {data}/QNLI" in result.errors
+    assert f"skipping race_dev: no data at {data}/dev" in result.errors
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["suite"], report["model"]) == ("all", str(models))
     assert [*report["measurements"]] == [one.name for one in SUITES["all"]]
@@ -217,7 +217,7 @@ def test_missing_models_and_data(data: Path, models: Path, tmp_path: Path, run: 
 
     with pytest.raises(ConfigError, match="Did you mean 'glue'"):
         suite("gleu", data, models)
-    with pytest.raises(DataError, match="nothing in the suite glue can be measured: cola: no data, expected"):
+    with pytest.raises(DataError, match="nothing in the suite glue can be measured: cola: no data at"):
         suite("glue", tmp_path, models)
     for name, model in (("glue", models / "race"), ("squad", "bundled")):
         with pytest.raises(DataError, match="is not a folder with a model for each task"):

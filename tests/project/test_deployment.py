@@ -149,7 +149,10 @@ def container(
     try:
         server, operations = (Running(None, port) for port in ports)  # type: ignore[arg-type]
         assert process.stderr is not None
-        for expected in (f"metrics and health on port {ports[1]}", "serving reviews (text-classification"):
+        for expected in (
+            f"serving /metrics, /healthz and /readyz on port {ports[1]}",
+            "serving reviews (text-classification",
+        ):
             line = process.stderr.readline()
             assert json.loads(line)["message"].startswith(expected), line
         wait_for(lambda: operations.ask("/readyz").status == 200)

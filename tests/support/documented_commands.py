@@ -115,7 +115,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "how-to/training-callbacks.md": {
         "import wandb": "tests/project/test_examples.py (stand-in) and tests/compat/test_trackers.py run it"
     },
-    "how-to/tools-that-insist-on-transformers.md": dict.fromkeys(
+    "how-to/tools-that-require-transformers.md": dict.fromkeys(
         ("import shap", "from keybert", "import datasets\nimport evaluate"),
         "the tests do not install the tool",
     ),

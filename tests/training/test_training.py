@@ -60,7 +60,10 @@ def test_runs_counted_in_tokens_and_in_steps_are_equal(tmp_path: Path) -> None:
         ({"tokens": 5}, "steps is 12 and tokens is 5. Set exactly one of them"),
         ({"steps": None}, "steps is None and tokens is None"),
         ({"warmup_tokens": 5}, "warmup_tokens is set, but the length of the run is in steps"),
-        ({"warmup_steps": 13}, "warmup_steps and decay_steps together are longer than the run"),
+        (
+            {"warmup_steps": 13},
+            r"warmup_steps \(13\) and decay_steps \(\d+\) together are longer than the run",
+        ),
         ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
         ({"spike": 0.0}, "spike must be more than 0"),
         ({"decay_steps": 2}, "decay_steps is for the schedule 'trapezoid'"),

@@ -161,7 +161,7 @@ def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> 
 
         printing.print_metrics(evaluate(**given).report, json, labels=True)
         if given.get("output") is None:
-            logger.info("to list the errors, worst first, set a folder for the report: --output FOLDER")
+            logger.info("to write a report with the wrong predictions, add --output FOLDER")
         return
     from albertkit.finetuning.suites import evaluate_suite, results_page
 

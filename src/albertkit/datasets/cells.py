@@ -100,7 +100,7 @@ def _several(value: Any, labels: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the labels of a text; raise `RowError` if they are 0 or 1 for each label of the data."""
     if len({*labels}) < len(labels) and {str(label).lower() for label in labels} <= _INDICATORS.keys():
         reason = "If the list has 0 or 1 for each label, use one column per label (--label-column A,B)."
-        raise RowError("mislabeled", f"{short(value)} repeats a label. {reason}")
+        raise RowError("invalid label", f"{short(value)} repeats a label. {reason}")
     return labels
 
 
@@ -111,10 +111,10 @@ def _one_label(value: Any, names: ClassNames) -> Any:
         if names and number.is_integer():  # a table with gaps writes 1 as 1.0
             if 0 <= number < len(names):
                 return names[int(number)]
-            raise RowError("mislabeled", f"the class {value} is not one of 0 to {len(names) - 1}")
+            raise RowError("invalid label", f"the class {value} is not one of 0 to {len(names) - 1}")
         return str(value) if isinstance(value, Integral) else number
     expected = "Expected text, a finite number or a list of them."
-    raise RowError("mislabeled", f"{short(value)} is not a label. {expected}")
+    raise RowError("invalid label", f"{short(value)} is not a label. {expected}")
 
 
 def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:
@@ -125,7 +125,7 @@ def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label 
             return None
         written = str(values[column]).strip().lower()
         if written not in _INDICATORS:
-            raise RowError("mislabeled", f"{short(values[column])} in {column!r}. Expected 0 or 1.")
+            raise RowError("invalid label", f"{short(values[column])} in {column!r}. Expected 0 or 1.")
         if _INDICATORS[written]:
             labels.append(column)
     return tuple(labels)

@@ -225,7 +225,7 @@ class PairExample(_Example):
                 raise RowError("unlabeled")
             score = number_of(value)
             if score is None:
-                raise RowError("mislabeled", f"{short(value)} in {column!r} is not a number")
+                raise RowError("invalid label", f"{short(value)} in {column!r} is not a number")
         if "pair" not in texts and ("negative" in texts or score is not None):
             raise RowError("malformed", "the example has a negative or a score, but no pair")
         if "negative" in texts and score is not None:
@@ -268,7 +268,7 @@ class WordsExample(_Example):
 
 def _word_labels(given: Sequence[Any], words: Sequence[str], *, names: ClassNames) -> tuple[str, ...]:
     if len(given) != len(words):
-        raise RowError("mislabeled", f"{len(words)} words and {len(given)} labels")
+        raise RowError("invalid label", f"{len(words)} words and {len(given)} labels")
     labels = []
     for number, (word, written) in enumerate(zip(words, given, strict=True), start=1):
         is_ignored = str(written) in (IGNORED, f"{IGNORED}.0")
@@ -277,7 +277,7 @@ def _word_labels(given: Sequence[Any], words: Sequence[str], *, names: ClassName
             raise RowError("unlabeled", f"no label for word {number}")
         if isinstance(label, tuple):
             detail = f"word {number} has the label {short(written)}. Expected one label for each word."
-            raise RowError("mislabeled", detail)
+            raise RowError("invalid label", detail)
         if not word.strip():
             raise RowError("malformed", f"word {number} is {short(word)}, with the label {short(label)}")
         labels.append(class_name(label) if isinstance(label, float) else str(label))
@@ -310,7 +310,7 @@ class QuestionExample(_Example):
         """Return the question with its answers, each at its closest occurrence in the context.
 
         Files with shifted indices are common (other line ends, translated data), so an answer that is not at
-        its index is searched in the context, and counted as moved.
+        its index is searched in the context, and counted.
         """
         names, values = columns.names, row.values
         answers, is_impossible = list[tuple[str, int | None]](), False
@@ -339,9 +339,9 @@ class QuestionExample(_Example):
             elif near is None and not _between_words(context, start, start + len(answer)):
                 notes.append(f"{short(answer)} is only inside a word, at {start}")
         if not located:
-            raise RowError("mislabeled", f"{short(answers[0][0])} is not in the context")
+            raise RowError("invalid label", f"{short(answers[0][0])} is not in the context")
         if notes:
-            warn("moved", "; ".join(notes))
+            warn("corrected offset", "; ".join(notes))
         return cls(identity, question, context, tuple(located))
 
 
@@ -355,7 +355,7 @@ def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
         try:
             given = nested(given)
         except RowError as error:
-            raise RowError("mislabeled", error.detail) from error
+            raise RowError("invalid label", error.detail) from error
     if isinstance(given, str) or is_missing(given):
         return ([] if is_missing(given) else [(given, None)]), False
     try:
@@ -368,7 +368,7 @@ def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
         answers: list[Any] = [(text, index(start)) for text, start in pairs]
     except (KeyError, TypeError, ValueError) as error:
         expected = "expected the text of an answer, or {'text': [...], 'answer_start': [...]}"
-        raise RowError("mislabeled", f"{expected}, not {short(given)}") from error
+        raise RowError("invalid label", f"{expected}, not {short(given)}") from error
     return answers, not answers
 
 
@@ -494,14 +494,16 @@ def read_choice(written: Any, choices: Sequence[str], labels: Sequence[str] = ()
     if (name := class_name(text)) in labels:
         return labels.index(name)
     if any(map(whole_name, labels)):  # then a number is no index
-        raise RowError("mislabeled", f"the label is {short(written)}, not one of {', '.join(labels)}")
+        raise RowError("invalid label", f"the label is {short(written)}, not one of {', '.join(labels)}")
     index = None
     if len(text) == 1 and text.isalpha() and text.isascii():
         index = ord(text.upper()) - ord("A")
     elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
         index = int(number[1])
     if index is None or index >= len(choices):
-        error = RowError("mislabeled", f"the label is {short(written)}, but there are {len(choices)} choices")
+        error = RowError(
+            "invalid label", f"the label is {short(written)}, but there are {len(choices)} choices"
+        )
         error.counts_from_1 = name == str(len(choices))
         raise error
     return index

@@ -74,9 +74,9 @@ class Row(NamedTuple):
     """The number of the record in the data, from 1; 0 before a `Reader` has counted it."""
 
 
-Problem = Literal["malformed", "empty", "unlabeled", "mislabeled", "moved"]
-"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label. "moved":
-the row is used, but an answer is not at its index in the context."""
+Problem = Literal["malformed", "empty", "unlabeled", "invalid label", "corrected offset"]
+"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label.
+"corrected offset": the row is used, but an answer is not at its offset in the context."""
 
 
 class RowError(DataError):
@@ -289,9 +289,9 @@ def delimited_rows(
         for number, (line, cells) in enumerate(rows, start=1):
             fault = f"{len(cells)} cells, expected {width}" if len(cells) != width else ""
             if any(map(_is_filled, cells[len(columns) :])):
-                fault = fault or f"cells after column {_letter(len(columns))}, which have no names"
+                fault = fault or f"cells to the right of the last named column, {_letter(len(columns))}"
             if header and cells == names_again and len(cells) > 1:  # a single cell may be a text
-                fault = "the header again, as in files that were joined"
+                fault = "a repeated header, as in concatenated files"
             shift = line - number - skipped - int(header)  # by line breaks in cells, or blank lines
             place = f"row {number}, line {line}" if shift else f"line {line}"
             yield Row(f"{path}, {place}", dict(zip(columns, cells, strict=False)), fault)
@@ -322,9 +322,10 @@ def _tab_records(path: Path, warns: list[bool], encoding: str | None) -> Iterato
             if quoted >= _QUOTED_CELLS:
                 warns[0] = False
                 logger.warning(
-                    f"{path}, line {number}: at least {_QUOTED_CELLS} cells are quoted, as in files that "
-                    "Excel writes, but a .tsv file has no quotes. To remove them, rename the file so that it "
-                    "ends in .csv, and set --delimiter '\\t' (in Python delimiter='\\t')."
+                    f"{path}, line {number}: at least {_QUOTED_CELLS} cells are in quotes, as in files "
+                    "that Excel writes, but albertkit reads quotes in a .tsv file as text. To remove them, "
+                    "rename the file so that it ends in .csv, and set --delimiter '\\t' (in Python "
+                    "delimiter='\\t')."
                 )
         yield number, cells
 

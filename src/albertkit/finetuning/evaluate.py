@@ -394,7 +394,7 @@ def evaluate(
         if (labels := evaluation.task.labels) is not None and labels.thresholds:
             about["thresholds"] = labels.thresholds
         report = write_report(evaluation, output, about={"task": task.name, "model": model} | about)
-        logger.info("errors, worst first: %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
+        logger.info("the wrong predictions are in %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
     evaluation.report.update(report)
     return evaluation
 
@@ -499,7 +499,7 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
         lines += [
             f"| {cell(true)} | {cell(predicted)} | {count:,} |" for true, predicted, count in confusions
         ]
-    lines += ["", f"[{ERRORS}]({ERRORS}) has the errors, worst first."]
+    lines += ["", f"[{ERRORS}]({ERRORS}) has the wrong predictions, worst first."]
     lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
     lines += [
         f"| {one['shortest']} to {one['longest']} | {one['examples']} | "

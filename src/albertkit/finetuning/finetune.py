@@ -196,7 +196,7 @@ def finetune(
         The run: its folder, metrics and report. With several seeds, the best run.
 
     Raises:
-        MissingExtraError: the extra `train` is not installed.
+        MissingExtraError: the `train` extra is not installed.
         DataError: the data cannot be read or has no examples, or the validation data has labels that are not
             in the training data.
         ConfigError: the task is unknown, or the task or the model does not support a setting.
@@ -448,7 +448,8 @@ def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> st
     late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
     mean = sum(late) / len(late)
     if prior is not None and mean > _NOTHING_LEARNED * prior:
-        return f"the training loss ends at {mean:.4f}, near the {prior:.4f} of a model that ignores its input"
+        what = f"the final training loss, {mean:.4f}, is close to the loss of a model that ignores its input"
+        return f"{what} ({prior:.4f})"
     return None
 
 

@@ -195,9 +195,9 @@ def evaluate_suite(
         source = next((str(at / one.path / one.split) for at in folders if (at / one.path).exists()), None)
         reports[one.name] = {}  # keeps the order
         if source is None:
-            reports[one.name] = {MISSING: f"no data, expected {Path(data) / one.path}"}
+            reports[one.name] = {MISSING: f"no data at {Path(data) / one.path}"}
         elif model is None:
-            reports[one.name] = {MISSING: f"no model, expected {Path(models) / one.models[0]}"}
+            reports[one.name] = {MISSING: f"no model at {Path(models) / one.models[0]}"}
         else:
             # Raises for invalid files before the work begins.
             task_of(one.task).reader(source, DataOptions(**one.options))
@@ -209,7 +209,7 @@ def evaluate_suite(
     if not work:
         raise DataError(f"nothing in the suite {suite} can be measured: {'; '.join(reasons)}")
     for reason in reasons:
-        logger.info("missing: %s", reason)
+        logger.info("skipping %s", reason)
     for one, source, model in work:
         evaluation = evaluate(
             model,

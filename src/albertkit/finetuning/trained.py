@@ -197,7 +197,7 @@ def data_options(
         if table is None or name not in trained or applies(name):
             continue
         default = getattr(options, name)
-        used = f". Its column {default!r} is used" if default in table.columns else ""
+        used = f". Using the column {default!r} instead" if default in table.columns else ""
         logger.info(f"{table.name} has no column {trained[name]!r}, which the fine-tuning run used{used}")
     return replace(options, **{name: value for name, value in trained.items() if applies(name)})
 

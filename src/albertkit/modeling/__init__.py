@@ -1,4 +1,4 @@
-"""The network in PyTorch. It needs the extra `torch`."""
+"""The network in PyTorch. It needs the `torch` extra."""
 
 from albertkit.extras import require
 

@@ -281,7 +281,7 @@ class PreparedFolder:
                     (self.path / split / MANIFEST).unlink(missing_ok=True)
                 yield
             except KeyboardInterrupt:
-                kept = f"finished shards are kept in {self.path}, and the same call resumes the work"
+                kept = f"finished shards are kept in {self.path}, and the same command resumes the work"
                 logger.info("stopped: %s", kept)
                 raise
             finally:

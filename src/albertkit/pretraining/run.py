@@ -140,7 +140,7 @@ def pretrain(
         The run: its folder, its last step, and its metrics.
 
     Raises:
-        MissingExtraError: the extra `train` is not installed.
+        MissingExtraError: the `train` extra is not installed.
         DataError: the shards are missing or damaged, or were prepared with another tokenizer.
         ConfigError: a setting is unknown or out of range, or the sizes of the model do not match.
         TrainingError: a run is resumed with other settings or data, the loss keeps diverging, or the outputs

@@ -208,7 +208,7 @@ class PretrainingSettings:
         if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
             notes.append(
                 f"a learning rate of {rate:g} is too high for AdamW with initializer_range {spread:g}: "
-                f"set at most {_ADAMW_LIMIT * spread:g}"
+                f"use at most {_ADAMW_LIMIT * spread:g}"
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
             notes.append("there is no warm-up: set warmup_steps or warmup_tokens")

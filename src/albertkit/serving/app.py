@@ -390,7 +390,7 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
             return _invalid_request(error.errors()).response(path)
         if isinstance(error, HTTPError):
             kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
-            message = f"{request.method} {short(path)}: {error.detail}. See /openapi.json."
+            message = f"{request.method} {short(path)}: {error.detail}. /openapi.json lists the routes."
             kind = kinds.get(error.status_code, "http")
             response = ApiError(error.status_code, kind, message).response(path)
             response.headers.update(error.headers or {})

@@ -1,4 +1,4 @@
-"""The libraries of the extra `serve`, imported here because classes of this package derive from theirs."""
+"""The libraries of the `serve` extra, imported here because classes of this package derive from theirs."""
 
 from albertkit.errors import MissingExtraError
 

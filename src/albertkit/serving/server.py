@@ -65,7 +65,7 @@ def serve(
         **settings: fields of `ServingSettings`.
 
     Raises:
-        MissingExtraError: the extra `serve` is not installed.
+        MissingExtraError: the `serve` extra is not installed.
         ConfigError: a setting is unknown or out of range, two models have the same name, or the function is
             called in a notebook or in a thread other than the main thread.
         AlbertKitError: a model cannot be loaded, or its scores differ from the reference.
@@ -80,7 +80,7 @@ def serve(
             other = replace(chosen, port=chosen.metrics_port, metrics_port=None)
             listening.append(sockets.enter_context(listen(other)))
             chosen = replace(chosen, metrics_port=listening[1].getsockname()[1])
-            logger.info("metrics and health on port %d", chosen.metrics_port)
+            logger.info("serving /metrics, /healthz and /readyz on port %d", chosen.metrics_port)
         if key is None and not is_local:
             logger.warning(
                 "other machines can send requests without a key. To require one, pass --key-file or set %s.",

@@ -103,7 +103,7 @@ def load_splits(
                     located[name].append((row, task.with_label(example, labels)))
                 except UnknownLabel as error:
                     if skip_unknown_labels or report is training or labels.kind is NUMBER:
-                        report.leave_out("mislabeled", row.origin, str(error))
+                        report.leave_out("invalid label", row.origin, str(error))
                     else:
                         unknown.append(f"{row.origin}: {error}")
             if unknown:

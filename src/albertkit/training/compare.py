@@ -78,7 +78,7 @@ def compare(runs: Sequence[str | Path | RunFolder], *, output: str | Path | None
     Raises:
         TrainingError: a folder is not the folder of a run.
         DataError: `output` exists.
-        MissingExtraError: `output` needs the extra `train`.
+        MissingExtraError: `output` needs the `train` extra.
     """
     if output is not None:
         check_picture(Path(output))

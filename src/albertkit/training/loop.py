@@ -208,19 +208,27 @@ class Training:
                     f"{saved[-1]}: the decay had begun, so {settings.unit} and decay_{settings.unit} cannot "
                     "change. Use the saved values, or choose another output folder to start a new run."
                 )
-            logger.info(f"resuming from {saved[-1].name} ({self._state.tokens:,} tokens seen)")
+        if self._is_finished():
+            logger.info(f"the run already finished at step {self._state.step:,}")
+        else:
+            self._log_start(saved[-1].name if saved else None)
+        # The speed before a resume does not count: the machine may have been another one.
+        self._first = self._done(), self._state.seconds
+        self._clock = time.perf_counter()
+
+    def _log_start(self, checkpoint: str | None) -> None:
+        settings = self.settings
+        if checkpoint:
+            logger.info(f"resuming from {checkpoint} ({self._state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         processes = f", {self.world.size} processes" if self.world.size > 1 else ""
         logger.info(
             f"training {parameters:,} parameters on {self.world.device}{processes} in "
-            f"{self.fingerprint['precision']} for {settings.length:,} {settings.unit}; "
-            f"logging every {settings.log_every} steps"
+            f"{self.fingerprint['precision']} for a total of {settings.length:,} {settings.unit}; "
+            f"training metrics every {settings.log_every} steps"
         )
         if self._bf16 and not computes_in_bf16(self.world.device):
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
-        # The speed before a resume does not count: the machine may have been another one.
-        self._first = self._done(), self._state.seconds
-        self._clock = time.perf_counter()
 
     def _train(self, stopping: list[int]) -> None:
         """Train until the run is finished, its time is up, a signal arrives or a callback fails."""
@@ -236,9 +244,7 @@ class Training:
         self._clock = time.perf_counter()
         self._marked = state.tokens, state.seconds
         was_finished = self._is_finished()
-        if was_finished:
-            logger.info(f"the run already finished at step {state.step}")
-        elif not self._callbacks.failed:
+        if not (was_finished or self._callbacks.failed):
             self._steps(stopping)
         if state.step != self._saved_step:  # the stream of batches ended early
             self._save()

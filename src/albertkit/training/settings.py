@@ -103,8 +103,11 @@ class TrainingSettings(RunSettings):
         if self.decay and self.schedule == "linear":
             raise ConfigError(f"decay_{self.unit} is for the schedule 'trapezoid', not 'linear'.")
         if self.warmup + self.decay > self.length:
-            steps = f"warmup_{self.unit} and decay_{self.unit}"
-            raise ConfigError(f"{steps} together are longer than the run. Decrease them, or train longer.")
+            parts = f"warmup_{self.unit} ({self.warmup:,}) and decay_{self.unit} ({self.decay:,})"
+            raise ConfigError(
+                f"{parts} together are longer than the run ({self.length:,} {self.unit}). Decrease them, or "
+                f"increase {self.unit}."
+            )
 
     @property
     def unit(self) -> Literal["steps", "tokens"]:
