@@ -55,7 +55,7 @@ def test_squad_files(write: Write) -> None:
     [
         ("smoking is what a king hates", "king", 18, None),
         ("born in 1915, he was 5 years old", "5", 21, None),
-        ("smoking", "king", 3, "'king' is only inside a word, at 3"),
+        ("smoking", "king", 3, "'king' occurs only inside a word, at offset 3"),
         ("Rome, (Rome)", "Rome", 0, None),
         ("\u5317\u4eac\u5e02", "\u4eac", 1, None),  # in Chinese, each character is a word
     ],
@@ -89,17 +89,17 @@ def test_answers_at_another_offset_are_counted(write: Write, given: int, start: 
         assert [one.answers for _, one in reader.read(report)] == [(("king", start),)]
         assert (report.rows, report.examples) == (1, 1)
         details = [one.first[0] for one in report.problems.values()]
-        assert [detail.endswith(f": 'king' is at {start}, not at {given}") for detail in details] == [
+        assert [detail.endswith(f": 'king' is at offset {start}, not {given}") for detail in details] == [
             True
         ] * moved
-        assert [*report.to_json()["problems"]] == ["corrected offset"] * moved
+        assert [*report.to_json()["problems"]] == ["changed answer"] * moved
 
 
 def test_an_answer_outside_of_the_context_is_counted(write: Write) -> None:
     reader = squad(write("a.json", squad_json(asked("a", ("Paris", 0), ("Rome", 0)))))
     report = report_of(reader)
-    assert report.problems["corrected offset"].first == [
-        f"{reader.source}, question a: 'Paris' is not in the context"
+    assert report.problems["changed answer"].first == [
+        f"{reader.source}, question a: 'Paris' is not in the context, so this answer is ignored"
     ]
     assert report.lines()[0] == f"{reader.source}: 1 example"
 

@@ -126,7 +126,7 @@ def test_answers_at_another_offset_are_counted() -> None:
     reader = open_reader(task_of("question-answering"), given, DataOptions(), name="x")
     report = ReadingReport("x")
     assert [one.answers for _, one in reader.read(report)] == [QUESTION.answers] * 2
-    assert report.problems["corrected offset"].first == ["x, example 2: 'fox' is at 7, not at 0"]
+    assert report.problems["changed answer"].first == ["x, example 2: 'fox' is at offset 7, not 0"]
 
 
 def test_data_without_labels_cannot_be_evaluated(tmp_path: Path) -> None:

@@ -331,17 +331,17 @@ class QuestionExample(_Example):
         for answer, near in answers:
             start = _nearest(context, answer, near or 0)
             if start is None:
-                notes.append(f"{short(answer)} is not in the context")
+                notes.append(f"{short(answer)} is not in the context, so this answer is ignored")
                 continue
             located.append((answer, start))
             if near not in (start, None):
-                notes.append(f"{short(answer)} is at {start}, not at {near}")
+                notes.append(f"{short(answer)} is at offset {start}, not {near}")
             elif near is None and not _between_words(context, start, start + len(answer)):
-                notes.append(f"{short(answer)} is only inside a word, at {start}")
+                notes.append(f"{short(answer)} occurs only inside a word, at offset {start}")
         if not located:
             raise RowError("invalid label", f"{short(answers[0][0])} is not in the context")
         if notes:
-            warn("corrected offset", "; ".join(notes))
+            warn("changed answer", "; ".join(notes))
         return cls(identity, question, context, tuple(located))
 
 

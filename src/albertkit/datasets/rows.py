@@ -74,9 +74,9 @@ class Row(NamedTuple):
     """The number of the record in the data, from 1; 0 before a `Reader` has counted it."""
 
 
-Problem = Literal["malformed", "empty", "unlabeled", "invalid label", "corrected offset"]
+Problem = Literal["malformed", "empty", "unlabeled", "invalid label", "changed answer"]
 """Reasons: the row does not match the layout; has no text; has no label; or has an impossible label.
-"corrected offset": the row is used, but an answer is not at its offset in the context."""
+"changed answer": the row is used, but an answer is not at its offset in the context."""
 
 
 class RowError(DataError):

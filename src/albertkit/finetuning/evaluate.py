@@ -394,7 +394,7 @@ def evaluate(
         if (labels := evaluation.task.labels) is not None and labels.thresholds:
             about["thresholds"] = labels.thresholds
         report = write_report(evaluation, output, about={"task": task.name, "model": model} | about)
-        logger.info("the wrong predictions are in %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
+        logger.info("wrote the report to %s; %s has %s rows", output, ERRORS, f"{report['errors']:,}")
     evaluation.report.update(report)
     return evaluation
 

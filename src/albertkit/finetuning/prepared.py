@@ -162,7 +162,9 @@ def _equal_texts(task: Task, examples: Sequence[Any]) -> tuple[int, list[str]]:
     differing = [(text, counts.total()) for text, counts in texts if len(counts) > 1]
     conflicting, notes = sum(count for _, count in differing), []
     if differing:
-        what = f"have a text that also occurs with another label, such as {short(differing[0][0])}"
+        what = (
+            f"have a text that also occurs with another label, for example the text {short(differing[0][0])}"
+        )
         notes.append(f"{conflicting:,} of {len(examples):,} examples {what}")
     for text, counts in texts:
         if spelling_key(text) in {*BLANK, "none"} and counts.total() > 1:

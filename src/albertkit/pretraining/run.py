@@ -226,8 +226,8 @@ def run_pretraining(
 
     if not (data / "validation").is_dir():
         logger.warning(
-            "no text is held out, so the run has no evaluations and cannot detect constant outputs. To hold "
-            "out text, use `albertkit prepare --holdout-every`."
+            "no text is held out, so the run has no evaluations and cannot detect outputs that do not "
+            "depend on the input. To hold out text, use `albertkit prepare --holdout-every N`."
         )
     evaluated = (data / "validation").is_dir() and not settings.overfit_one_batch
     held_out: list[PretrainingBatch] = []
@@ -283,7 +283,7 @@ def run_pretraining(
         with torch.no_grad(), torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
             metrics = objective.evaluate(model.eval(), held_out) if evaluated else {}
         shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        logger.info("the model is the mean of the checkpoints at steps %s  %s", steps, shown)
+        logger.info("the model is the mean of the checkpoints at steps %s: %s", steps, shown)
     elif best_metric is not None and result.finished and result.best is not None:
         metrics = result.best_metrics  # the best model is kept
     if evaluated and result.finished:

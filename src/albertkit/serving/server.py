@@ -80,7 +80,6 @@ def serve(
             other = replace(chosen, port=chosen.metrics_port, metrics_port=None)
             listening.append(sockets.enter_context(listen(other)))
             chosen = replace(chosen, metrics_port=listening[1].getsockname()[1])
-            logger.info("serving /metrics, /healthz and /readyz on port %d", chosen.metrics_port)
         if key is None and not is_local:
             logger.warning(
                 "other machines can send requests without a key. To require one, pass --key-file or set %s.",
@@ -88,8 +87,15 @@ def serve(
             )
         host, port = listening[0].getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        log = lambda address, names: logger.info("serving %s on %s", ", ".join(names), address)  # noqa: E731
-        announce = partial(ready or log, f"http://{host}:{port}")
+
+        def announce(names: list[str]) -> None:
+            if chosen.metrics_port is not None:
+                logger.info("serving /metrics, /healthz and /readyz on port %d", chosen.metrics_port)
+            if ready is None:
+                logger.info("serving %s on http://%s:%d", ", ".join(names), host, port)
+            else:
+                ready(f"http://{host}:{port}", names)
+
         if chosen.workers == 1:
             serve_here(chosen, listening, ready=announce)
         else:
@@ -287,7 +293,7 @@ def _serve_in_processes(
             os.environ[FOLDER_VARIABLE] = folder
             for each in listening:
                 each.listen(BACKLOG)  # connections wait until a worker has loaded the models
-            ready([f"{name} ({settings.workers} processes)" for name in settings.models])
+            ready([f"{name} (starting {settings.workers} processes)" for name in settings.models])
             supervisor = Supervisor(uvicorn_config(load, settings, factory=True, **options), [*listening])
             logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # it logs the workers that died
             supervisor.run()

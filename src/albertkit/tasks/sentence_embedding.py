@@ -40,7 +40,7 @@ from albertkit.tokenization.special_tokens import Parsing
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
-    "alone": "single texts: the model learns to find the same text, under other dropout, among other texts",
+    "alone": "single texts: the model learns to recognize each text under a different dropout mask",
     "scored": "pairs with scores: the model learns a higher cosine similarity for a pair with a higher score",
     "together": "pairs: the model learns to find the second text of each pair among other texts",
 }
