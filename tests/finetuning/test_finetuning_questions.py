@@ -106,10 +106,10 @@ def test_unusable_answers_are_counted(model: Path, tmp_path: Path, caplog: pytes
     report = tune("question-answering", settings, model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
-    unseen = "answers are in no window of 48 tokens and cannot be predicted"
+    unseen = "questions have an answer that no window of 48 tokens contains"
     assert report["data"]["training"]["warnings"] == {
         unseen: 1,
-        "answers are longer than 9 tokens and cannot be predicted": 1,
+        "questions have an answer longer than 9 tokens, which cannot be predicted": 1,
     }
     assert report["data"]["validation"]["warnings"] == report["warnings"] == {unseen: 1}
     assert f"* 1 {unseen}" in (tmp_path / "run" / "report.md").read_text()

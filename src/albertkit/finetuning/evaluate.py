@@ -147,8 +147,8 @@ class Evaluation(Result):
         * Numbers: all predictions, the largest `deviation` first.
         * Entities: one dict for each entity that is missed, extra, or has another label or other boundaries
           (`error`). Words without a tagging scheme: one dict for each word.
-        * Questions: `true` has all answers. The order is that of `score` times 1 - `f1`.
-        * Sentence embedding: the highest `rank` of the second text first. Pairs with scores have no errors.
+        * Questions: `true` has all answers. The largest `score * (1 - f1)` first.
+        * Sentence embedding: the worst `rank` of the second text (the largest number) first. Pairs with scores have no errors.
         """
         errors = [
             (number, *decision.error())

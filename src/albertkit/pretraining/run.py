@@ -155,7 +155,7 @@ def pretrain(
         ending = "finished" if result.finished else "stopped"
         logger.info(
             f"{ending} at step {result.step} after {result.tokens:,} tokens and "
-            f"{result.seconds / 60:.1f} minutes of training; model in {output}"
+            f"{result.seconds / 60:.1f} minutes of training; the model is in {output}"
             f"{'' if result.finished else '; the same command resumes the run'}"
         )
     return PretrainingRun(

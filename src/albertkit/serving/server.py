@@ -293,7 +293,7 @@ def _serve_in_processes(
             os.environ[FOLDER_VARIABLE] = folder
             for each in listening:
                 each.listen(BACKLOG)  # connections wait until a worker has loaded the models
-            ready([f"{name} (starting {settings.workers} processes)" for name in settings.models])
+            ready([f"{', '.join(settings.models)} (starting {settings.workers} processes)"])
             supervisor = Supervisor(uvicorn_config(load, settings, factory=True, **options), [*listening])
             logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # it logs the workers that died
             supervisor.run()

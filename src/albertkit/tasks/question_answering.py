@@ -257,8 +257,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         unseen = {row.example for row in rows} - {row.example for row in shown}
         long = {row.example for row in shown if row.labels[1] - row.labels[0] >= longest}
         problems = {
-            f"answers are in no window of {self.max_length} tokens and cannot be predicted": unseen,
-            f"answers are longer than {longest} tokens and cannot be predicted": long,
+            f"questions have an answer that no window of {self.max_length} tokens contains": unseen,
+            f"questions have an answer longer than {longest} tokens, which cannot be predicted": long,
         }
         return Counter({what: len(examples) for what, examples in problems.items() if examples})
 

@@ -281,7 +281,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     @property
     def cut_note(self) -> str:
         """The end of the note on truncated examples, which begins with their number: "3 of 90 "."""
-        return f"texts are longer than {self.max_length} tokens and are truncated"
+        return f"examples are longer than {self.max_length} tokens and are truncated"
 
     def warnings(self, rows: Sequence[RowT]) -> Counter[str]:
         """Count the examples whose answer the model cannot predict, by kind of problem."""

@@ -146,7 +146,7 @@ def stop_signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
         logger.info(
-            "writing a checkpoint after this step, then stopping; press Ctrl-C again to stop now without one"
+            "writing a checkpoint after this step, then stopping; press Ctrl-C again to stop immediately"
         )
 
     try:

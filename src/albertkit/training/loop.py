@@ -225,7 +225,7 @@ class Training:
         logger.info(
             f"training {parameters:,} parameters on {self.world.device}{processes} in "
             f"{self.fingerprint['precision']} for a total of {settings.length:,} {settings.unit}; "
-            f"training metrics every {settings.log_every} steps"
+            f"logging training metrics every {settings.log_every} steps"
         )
         if self._bf16 and not computes_in_bf16(self.world.device):
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
