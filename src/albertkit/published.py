@@ -42,12 +42,9 @@ SIZES = tuple(_SHAPES)
 NORMALIZATION = {"do_lower_case": True, "remove_space": True, "keep_accents": False}
 """The normalization rules of all published models."""
 
-FILE_SHA256 = {
-    "spiece.model": "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336",
-    "30k-clean.vocab": "1de4ad94a1b98f5f5f2c75af0f52bc85714d67b8578aa8f7650521bb123335c0",
-}
-"""Hashes of files that all published checkpoints share: the vocabulary (`30k-clean.model` in Google's
-archives), and its lines, whose hash is in Julia's WordTokenizers.jl."""
+VOCABULARY_SHA256 = "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336"
+"""Hash of the vocabulary that all published checkpoints share: `spiece.model`, or `30k-clean.model` in
+Google's archives."""
 
 VOCABULARY_HASH = "the SHA-256 of spiece.model"
 """The name of this hash in the values that `contradictions` compares."""
@@ -103,7 +100,7 @@ CHECKPOINTS = {
 REPOSITORIES = {name: checkpoint.repository for name, checkpoint in CHECKPOINTS.items()}
 """The hub repository of each published checkpoint, by short name."""
 
-_EXPECTED = {**NORMALIZATION, VOCABULARY_HASH: FILE_SHA256["spiece.model"]}
+_EXPECTED = {**NORMALIZATION, VOCABULARY_HASH: VOCABULARY_SHA256}
 """What all published models have in common, besides their configs."""
 
 

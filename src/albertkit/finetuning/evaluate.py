@@ -148,7 +148,8 @@ class Evaluation(Result):
         * Entities: one dict for each entity that is missed, extra, or has another label or other boundaries
           (`error`). Words without a tagging scheme: one dict for each word.
         * Questions: `true` has all answers. The largest `score * (1 - f1)` first.
-        * Sentence embedding: the worst `rank` of the second text (the largest number) first. Pairs with scores have no errors.
+        * Sentence embedding: the worst `rank` of the second text (the largest number) first. Pairs with
+          scores have no errors.
         """
         errors = [
             (number, *decision.error())
