@@ -49,7 +49,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(
     assert result.metrics == pytest.approx(expected, rel=1e-5)
     last = read_metrics(output)[-1]["eval/masked_loss"]
     assert abs(result.metrics["masked_loss"] - last) > 1e-3
-    assert f"checkpoints at steps 6, 9  masked_loss {expected['masked_loss']:.4g}  " in caplog.text
+    assert f"checkpoints at steps 6, 9: masked_loss {expected['masked_loss']:.4g}  " in caplog.text
     again = run(data, output, settings)
     assert again.metrics == pytest.approx(expected, rel=1e-5)
     one = run(data, output, alone)  # from the same checkpoints, without a mean
