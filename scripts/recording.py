@@ -4,8 +4,8 @@
 
 The script runs the commands of `SESSION` in a temporary folder. Every fifth row of --data goes to test.csv,
 and the other rows go to tickets.csv. The picture shows only the first and last lines of a long output. The
-server listens on a free port, but the picture shows the default port. The script needs the extras `train` and
-`serve`, and curl.
+server listens on a free port, but the picture shows the default port. The script needs the `train` and
+`serve` extras, and curl.
 
 Rich draws the picture. It contains no scripts and loads no fonts. The lines appear one after the other,
 unless the reader prefers reduced motion.
