@@ -252,7 +252,7 @@ def test_an_unfinished_run_names_its_best_model(
     assert "has not finished" not in caplog.text
     (run / "report.json").unlink()  # written when the run finishes
     predict(run, input=texts(1, 0))
-    assert f"has not finished. Its best model so far is {run / 'best'}." in caplog.text
+    assert f"has not finished. This is its last model; its best is {run / 'best'}." in caplog.text
 
 
 def test_predictions_in_a_workbook(

@@ -51,6 +51,22 @@ def test_columns_with_a_comma_in_their_names(model: Path, tmp_path: Path) -> Non
     assert evaluate(tmp_path / "choices", data=listed).metrics == run.metrics
 
 
+def test_an_unfinished_run_remembers_its_columns(model: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the same", "summary": one["text"], "label": one["label"]} for one in texts(24, 3)]
+    file, run = write_csv(tmp_path / "data.csv", rows), tmp_path / "run"
+
+    finetune(
+        "text-classification", recipe=FAST, steps=4, evaluate_every=1, max_minutes=1e-9, model=model,
+        train=file, validation=file, output=run, text_column="summary", device="cpu",
+    )  # fmt: skip
+    for folder in (run, run / "best"):
+        named, remembered = predict(folder, input=file, text_column="summary"), predict(folder, input=file)
+        assert [*remembered] == [*named]
+        assert (
+            evaluate(folder, data=file).metrics == evaluate(folder, data=file, text_column="summary").metrics
+        )
+
+
 def test_the_encoding_is_used_again_for_files_that_are_not_in_utf8(model: Path, tmp_path: Path) -> None:
     rows = [{"text": f"f\xfcr {one['text']}", "label": one["label"]} for one in texts(24, 3)]
     content = write_csv(tmp_path / "data.csv", rows).read_text(encoding="utf-8")

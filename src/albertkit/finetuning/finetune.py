@@ -424,6 +424,7 @@ def _train(
         callbacks=callbacks,
         about={"task": task.name, "model": prepared.start}
         | {SPLITS[name]: split["source"] for name, split in prepared.data.items()}
+        | prepared.columns
         | scalar_values(settings),
     ).run()
 

@@ -27,7 +27,7 @@ from albertkit.tasks.registry import task_for
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format, is_utf8
-from albertkit.training.progress import BEST
+from albertkit.training.progress import BEST, RUN_JSON
 from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def open_trained(
     settings = task_settings(model, flags)
     bound, loaded = load_task(task, model, settings, device=device)
     if (best := Path(model) / BEST).is_dir() and not is_run(Path(model)):
-        logger.info("%s is a run that has not finished. Its best model so far is %s.", model, best)
+        logger.info("%s is a run that has not finished. This is its last model; its best is %s.", model, best)
     source = as_source(data, name=name)
     options = data_options(model, bound, source, columns, labeled=labeled)
     if used := _changes(options, build(DataOptions, columns, where="columns")):
@@ -167,7 +167,7 @@ def data_options(
     """Return the options passed, otherwise those of the fine-tuning whose columns the data has."""
     options = build(DataOptions, given, where="columns")
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
-    build(DataOptions, remembered, where=f"{Path(model) / REPORT_JSON}: {COLUMNS_KEY}")  # checks types
+    build(DataOptions, remembered, where=f"the report of {model}: {COLUMNS_KEY}")  # checks types
     known = {field.name for field in fields(DataOptions)} - set(given)
     if not labeled:
         known -= _OF_LABELS
@@ -238,12 +238,19 @@ def is_run(folder: Path) -> bool:
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    """Return the content of a report; empty without a report."""
+    """Return the content of a report; for an unfinished run only its columns, and empty for other folders."""
+    run = folder.parent if folder.name == BEST else folder
     file = folder / REPORT_JSON
+    if not file.is_file():
+        file = run / RUN_JSON
     if not file.is_file():
         return {}
     with reading(file, ConfigError):
         report = json.loads(file.read_bytes())
+        if file.name == RUN_JSON:
+            options = {field.name for field in fields(DataOptions)}
+            columns = {name: value for name, value in report["settings"].items() if name in options}
+            report = {COLUMNS_KEY: columns}
         settings = report.get("settings", {})
         for table in (settings, settings.get("task", {}), report.get(COLUMNS_KEY, {})):
             table.keys()

@@ -167,7 +167,10 @@ class ShardSet:
             file = self.folder / record.file
             with reading(file, DataError):
                 if file_sha256(file) != record.sha256:
-                    raise DataError(f"{file} has changed since it was written. Prepare the corpus again.")
+                    raise DataError(
+                        f"{file} has changed since it was written. Delete the shards and prepare the corpus "
+                        "again."
+                    )
 
     def check_tokenizer(self, file: str | Path) -> None:
         """Raise DataError unless `file` is the vocabulary that these shards were made with.

@@ -120,5 +120,4 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     metrics = {"finished": run["finished"], "steps": last.get("step", 0), "model_step": step}
     metrics["minutes"] = round(last.get("seconds", 0) / 60, 2)
     metrics |= report.get("metrics") or run["best_metrics"] or evaluation
-    merged = {"merge_labels": True} if report.get("columns", {}).get("merge_labels") else {}
-    return metrics | training, flat_values(run["settings"]) | merged
+    return metrics | training, flat_values(run["settings"])
