@@ -59,7 +59,8 @@ def test_an_unfinished_run_remembers_its_columns(model: Path, tmp_path: Path) ->
         "text-classification", recipe=FAST, steps=4, evaluate_every=1, max_minutes=1e-9, model=model,
         train=file, validation=file, output=run, text_column="summary", device="cpu",
     )  # fmt: skip
-    for folder in (run, run / "best"):
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    for folder in (run, run / "best", checkpoint):
         named, remembered = predict(folder, input=file, text_column="summary"), predict(folder, input=file)
         assert [*remembered] == [*named]
         assert (

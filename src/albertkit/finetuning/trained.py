@@ -238,12 +238,14 @@ def is_run(folder: Path) -> bool:
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    """Return the content of a report; for an unfinished run only its columns, and empty for other folders."""
-    run = folder.parent if folder.name == BEST else folder
-    file = folder / REPORT_JSON
-    if not file.is_file():
-        file = run / RUN_JSON
-    if not file.is_file():
+    """Return the content of a report; without one, only the columns of the run; empty outside of a run."""
+    run = folder
+    if folder.name == BEST:
+        run = folder.parent
+    elif folder.parent.name == "checkpoints":
+        run = folder.parent.parent
+    file = next(filter(Path.is_file, (folder / REPORT_JSON, run / RUN_JSON)), None)
+    if file is None:
         return {}
     with reading(file, ConfigError):
         report = json.loads(file.read_bytes())
