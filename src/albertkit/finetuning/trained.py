@@ -167,7 +167,6 @@ def data_options(
     """Return the options passed, otherwise those of the fine-tuning whose columns the data has."""
     options = build(DataOptions, given, where="columns")
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
-    build(DataOptions, remembered, where=f"the report of {model}: {COLUMNS_KEY}")  # checks types
     known = {field.name for field in fields(DataOptions)} - set(given)
     if not labeled:
         known -= _OF_LABELS
@@ -256,4 +255,5 @@ def _report(folder: Path) -> dict[str, Any]:
         settings = report.get("settings", {})
         for table in (settings, settings.get("task", {}), report.get(COLUMNS_KEY, {})):
             table.keys()
+    build(DataOptions, report.get(COLUMNS_KEY, {}), where=f"{file}: {COLUMNS_KEY}")  # checks names and types
     return report
