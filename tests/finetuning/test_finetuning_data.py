@@ -218,7 +218,8 @@ def test_equal_texts_with_different_labels_are_counted(model: Path, caplog: pyte
     assert prepared.data["training"]["conflicting_labels"] == 3
     assert prepared.data["validation"]["conflicting_labels"] == 0
     assert "validation: 'N/A' (2) may stand for a missing text" in caplog.text
-    assert "training: 3 of 8 examples have a text that also occurs with another label" in caplog.text
+    conflicting = "3 of 8 examples have a text that also occurs with another label, for example the text 'a'"
+    assert f"training: {conflicting}" in caplog.text
     assert "training: 'N/A' (2) may stand for a missing text" in caplog.text
     assert "'-'" not in caplog.text
     pairs = [

@@ -114,7 +114,8 @@ def test_another_delimiter_and_names_with_spaces(
     assert "has no column 'Text', which the fine-tuning run used" in caplog.text
     caplog.clear()
     predict(tmp_path / "run", input=[{"text": "the river", "body": "the river runs to the old house"}])
-    assert "has no column 'Text', which the fine-tuning run used. Using the column 'text'" in caplog.text
+    assert "has no column 'Text', which the fine-tuning run used" in caplog.text
+    assert "Using the column 'text' instead" in caplog.text
     table = tmp_path / "table.txt"
     table.write_text("Nr\tText\n1\tthe river\n")
     caplog.clear()
